@@ -1,7 +1,9 @@
 """Decisions about the remainders of an expansion with sparse rows, from a few of the observations.
 
 The bounds are those of `stansub.target.remainders`, in an observation's own lengths l_ki: the change of its argument k
-per standard deviation of the coefficients that it reads. `cpp/grouped.hpp` picks candidates from them group by group.
+per standard deviation of the coefficients that it reads, times how many of these draws change that argument at most.
+So boxes are no wider than they must be, and bounds on products of changes are shared among arguments by the size of
+these. `cpp/grouped.hpp` picks candidates from them group by group.
 Every decision evaluates observations that have no bound, such as those near a branch on parameters.
 """
 
@@ -19,7 +21,7 @@ from stansub.target.remainders import SHARE, Family, NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows, slices
 from stansub.types import Check, FloatArray
 
-# Radius, in these lengths, of the boxes on which derivatives are bounded if they are unbounded on the whole line, and
+# Radius, in sds, of the boxes on which derivatives are bounded if they are unbounded on the whole line, and
 # multiples of it for moves that end beyond it.
 RADIUS, _MULTIPLES = 8.0, (1.0, 2.0, 4.0)
 # How much larger bounds on a wider box may be before decisions from all observations are cheaper, the number of
@@ -33,7 +35,7 @@ def grouped(
     predictors: SparsePredictors,
     quadratic: Quadratic,
     sds: FloatArray,
-    radius: float = RADIUS,
+    radius: float | Sequence[float] = RADIUS,
     *,
     check: Check = lambda: None,
 ) -> _loop.GroupedObservations:
@@ -45,8 +47,8 @@ def grouped(
         Their expansion.
     sds : ndarray, shape (m,)
         Approximate sds of phi.
-    radius : float
-        Half the width of the smallest boxes on which derivatives are bounded, in lengths.
+    radius : float or sequence of float
+        Half the width of the smallest boxes on which derivatives are bounded, in sds: of all arguments, or of each.
     check : callable
         Called often; raises an error if it is time to stop.
 
@@ -57,14 +59,15 @@ def grouped(
     """
     family, rows = predictors.family, predictors.rows
     whitenings = [_whitening(row, quadratic) for row in rows]
-    radii = (np.inf,) if family.bounded else tuple(radius * multiple for multiple in _MULTIPLES)
     q = len(rows)
+    reach, radii = (1.0, (np.inf,)) if family.bounded else (np.reshape(radius, (-1, 1)), _MULTIPLES)
     records = np.empty((predictors.n_observations, 1 + 2 * q + q * (q + 1) // 2))
     lengths = np.empty((q, predictors.n_observations))
 
     def fill(part: SparsePredictors, own: slice) -> FloatArray:
         """Write the records of some observations; return factors of the radii."""
-        lengths[:, own] = [_lengths(row, a, sds) for row, a in zip(part.rows, whitenings, strict=True)]
+        sizes = [_lengths(row, a, sds) for row, a in zip(part.rows, whitenings, strict=True)]
+        lengths[:, own] = reach * np.array(sizes)
         eta = part.at(quadratic.point)
         split, worst = _split(part.family, eta, lengths[:, own], radii, check)
         constants = split.sum(0)
@@ -131,18 +134,18 @@ def _times(larger: FloatArray, constants: FloatArray) -> float:
 def furthest(
     predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray, phis: Sequence[FloatArray]
 ) -> FloatArray:
-    """Return upper limits, in lengths, of how far the arguments of any observation are from the expansion.
+    """Return upper limits, in sds, of how far each argument of any observation is from the expansion.
 
-    There is one for each of ``phis``, the arguments at draws, without shifts that cancel.
+    There is a row for each of ``phis``, the arguments at draws, without shifts that cancel; shape (n_phis, q).
     """
-    changes, found = np.array(phis) - quadratic.point, np.zeros(len(phis))
+    changes, found = np.array(phis) - quadratic.point, []
     for k, row in enumerate(predictors.rows):
         whitening = _whitening(row, quadratic)
 
         def largest(
             part: SparsePredictors, own: slice, k: int = k, whitening: FloatArray = whitening
         ) -> tuple[float, list[FloatArray]]:
-            """Return the most lengths for a unit step of the common numbers, and of each coefficient."""
+            """Return the most sds for a unit step of the common numbers, and of each coefficient."""
             of_part = part.rows[k]
             lengths, each = _lengths(of_part, whitening, sds), []
             for one in of_part.columns:
@@ -155,15 +158,15 @@ def furthest(
         own = max(common) * np.linalg.norm(changes[:, row.places] @ whitening.T, axis=1)
         for most in (np.max(one, axis=0) for one in zip(*columns, strict=True)):
             own = own + (most * np.abs(changes)).max(axis=1)
-        found = np.maximum(found, own)
-    return found
+        found.append(own)
+    return np.transpose(found)
 
 
 def shared(
     predictors: SparsePredictors,
     quadratic: Quadratic,
     sds: FloatArray,
-    radius: float = RADIUS,
+    radius: tuple[float, ...] = (RADIUS,),
     *,
     check: Check = lambda: None,
 ) -> tuple[_loop.GroupedObservations, Recentred]:
@@ -185,8 +188,8 @@ class Joint(NamedTuple):
     """Maximum expected candidates of a move; beyond it, kappa decreases."""
     candidates: float
     """Approximate number of candidates per step."""
-    radius: float = RADIUS
-    """Half the width of the smallest boxes on which derivatives are bounded, in lengths."""
+    radius: tuple[float, ...] = (RADIUS,)
+    """Half the width of the smallest boxes on which derivatives are bounded, in sds: of all arguments, or of each."""
 
 
 def _reach(row: SparseRows, whitening: FloatArray) -> FloatArray:

@@ -20,6 +20,8 @@ from stansub.types import Check, FloatArray
 
 # Radii of the smallest boxes that are tried, as multiples of how far draws are at most.
 _BEYOND = (1.2, 0.8)
+# How far each argument is at least taken to move, in sds.
+_LEAST = 0.5
 # Microseconds of a candidate, at a random place in memory: of any, for each number that its arguments read, and for
 # each nanosecond of its log likelihood. With 7 to 154 numbers, candidates took 0.1 to 1.3 microseconds. And the share
 # of this that each observation takes if decisions that would draw too many candidates evaluate all of them in order.
@@ -123,12 +125,12 @@ def _candidate_time(predictors: SparsePredictors) -> float:
 
 def _radii(
     predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray, phis: Sequence[FloatArray]
-) -> tuple[float, ...]:
+) -> list[tuple[float, ...]]:
     """Return radii to try: beyond all draws or, if there are no bounds on such boxes, beyond most draws."""
     if predictors.family.bounded:
-        return (RADIUS,)
-    far = float(furthest(predictors, quadratic, sds, phis).max())
-    return tuple(multiple * far for multiple in _BEYOND)
+        return [(RADIUS,)]
+    far = np.maximum(furthest(predictors, quadratic, sds, phis).max(axis=0), _LEAST)
+    return [tuple((multiple * far).tolist()) for multiple in _BEYOND]
 
 
 def _too_many(candidates: float, n: int, times: float) -> str:

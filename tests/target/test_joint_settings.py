@@ -12,7 +12,7 @@ from scipy.special import expit
 from stansub.progress import TimeLimitError
 from stansub.target import group_candidates, joint_settings
 from stansub.target.families import Binomial
-from stansub.target.group_candidates import furthest
+from stansub.target.group_candidates import _lengths, _whitening, furthest
 from stansub.target.joint_settings import Times, choose_joint
 from stansub.target.location_scale import LocationScale, NormalErrors
 from stansub.target.rows import Rows
@@ -113,7 +113,7 @@ def test_reasons_for_all_observations(kind: str, sd: float, reason: str) -> None
     assert near.joint is not None
     assert not near.reason
     if kind == "normal":
-        assert near.joint.radius == pytest.approx(1.2 * furthest(predictors, quadratic, sds, places).max())
+        assert near.joint.radius == pytest.approx(1.2 * furthest(predictors, quadratic, sds, places).max(axis=0))
 
 
 def test_the_reason_is_another_one_if_a_test_on_some_would_save_time() -> None:
@@ -129,27 +129,28 @@ def test_bounds_that_only_small_boxes_have() -> None:
     """Boxes are as large as most draws need if larger ones have no bounds."""
     predictors, (point, places, sds) = likelihood("normal"), draws(0.0075, 60)
     quadratic = predictors.expansion(point)
-    places[-1] *= (
-        1.4 * furthest(predictors, quadratic, sds, places).max() / furthest(predictors, quadratic, sds, places[-1:])
-    )
-    far = furthest(predictors, quadratic, sds, places)
+    limit = furthest(predictors, quadratic, sds, places)
+    places[-1] *= 1.4 * float((limit.max(axis=0) / limit[-1]).max())
+    far = furthest(predictors, quadratic, sds, places).max(axis=0)
+
+    lengths = [_lengths(row, _whitening(row, quadratic), sds).max() for row in predictors.rows]
 
     class Bounded(LocationScale):
-        most = 1.1 * float(far.max())
+        most = 1.1 * far * lengths
 
         def part(self, rows: Rows) -> LocationScale:
             return Bounded(self.y[rows], self.errors.part(rows))
 
         def by_argument(self, order: int, centre: Array, lengths: Array, radius: float) -> Array:
             found = super().by_argument(order, centre, lengths, radius)
-            return found if radius < self.most else np.full_like(found, np.inf)
+            return found if ((lengths * radius).max(axis=1) < self.most).all() else np.full_like(found, np.inf)
 
     assert isinstance(predictors.family, LocationScale)
     family = Bounded(predictors.family.y, predictors.family.errors)
     found = choose_joint(replace(predictors, family=family, latest=[]), quadratic, sds, places)
     assert found.joint is not None
-    assert found.joint.radius == pytest.approx(0.8 * far.max())
-    Bounded.most = 0.0
+    assert found.joint.radius == pytest.approx(0.8 * far)
+    Bounded.most = 0.0 * far
     found = choose_joint(replace(predictors, family=family, latest=[]), quadratic, sds, places)
     assert found.joint is None
     assert "have no bound" in found.reason

@@ -229,9 +229,9 @@ def test_no_observation_is_further_than_the_limit(name: str) -> None:
     point, places, sds = 0.1 * draws(1)[0], draws(6), np.full(M, 0.3)
     quadratic = predictors.expansion(point)
     for limit, phi in zip(furthest(predictors, quadratic, sds, list(places)), places, strict=True):
-        for row in predictors.rows:
+        for row, most in zip(predictors.rows, limit, strict=True):
             lengths = _lengths(row, _whitening(row, quadratic), sds)
-            assert (np.abs(row(phi - point)) <= limit * lengths * (1 + 1e-9)).all()
+            assert (np.abs(row(phi - point)) <= most * lengths * (1 + 1e-9)).all()
 
 
 @pytest.mark.parametrize(
