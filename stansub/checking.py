@@ -34,6 +34,7 @@ from stansub.stan.plan import plan, plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.remarks import find_line
+from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import adds, observations_in, outcome_sizes
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
@@ -335,7 +336,9 @@ def _likelihood(
 ) -> tuple[list[Statement], str]:
     """Return the statements of the likelihood, and its size variable if known by name."""
     sizes = (posterior and posterior.counts) or _by_text(analysis, observations)
-    found = [statement for size in sizes if size for statement in observations_in(analysis.program, size)]
+    # Rows may have a computed size, such as N_obs + N_mis, which data of their values have not.
+    counting = (*sizes, analysis.size) if posterior and posterior.counts and N_ROWS in posterior.sizes else sizes
+    found = [statement for size in counting if size for statement in observations_in(analysis.program, size)]
     return sorted(dict.fromkeys(found), key=lambda statement: statement.span), sizes[0]
 
 

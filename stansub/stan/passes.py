@@ -20,6 +20,7 @@ from stansub.stan.scatter import observation_by_observation
 from stansub.stan.series.cells import by_cells, cell_by_cell
 from stansub.stan.series.lags import with_lags
 from stansub.stan.series.residuals import with_residuals
+from stansub.stan.size_sums import with_size_sums
 from stansub.stan.size_variables import with_size_variables
 from stansub.stan.summaries import with_summaries
 from stansub.stan.syntax import Program
@@ -33,6 +34,7 @@ PASSES = (
     by_cells,
     with_dense_rows,
     with_size_variables,
+    with_size_sums,
     with_summaries,
     term_by_term,
 )

@@ -21,6 +21,7 @@ from stansub.stan.library import Library, Model
 from stansub.stan.predictors import Text, proved_predictors
 from stansub.stan.proof import Population, Proof, Whole, prove
 from stansub.stan.series.rows import N_ROWS
+from stansub.stan.size_sums import computed_rows
 from stansub.stan.size_variables import size_expressions
 from stansub.stan.surrogate import Dynamics, Split, split
 from stansub.stan.syntax import Program
@@ -184,7 +185,8 @@ class Posterior:
         own = {one.name: one.name for one in self.program.data_declarations}
         if own.keys() >= set(self.sizes):
             return self.sizes
-        own |= size_expressions(self.analysis.rewriting.program)
+        written, passes, _ = self.analysis.rewriting
+        own |= size_expressions(written) | computed_rows(written, passes)
         known = tuple(own[name] for name in self.sizes if name in own)
         if len(known) == len(self.sizes):
             return known
