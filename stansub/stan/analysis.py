@@ -30,11 +30,12 @@ from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import data_along, main_size, observations_in, outcome_sizes, read_with, reads_observations
 from stansub.stan.structures import NamedStructure, named
 from stansub.stan.syntax import Declaration, Program, names
+from stansub.stan.tuple_elements import with_tuple_elements
 from stansub.target.remainders import NoPredictorsError
 from stansub.wording import listed
 
 # Passes that write likelihoods over rows of data, or of groups of rows, without a new number of these.
-_BY_ROWS = frozenset((by_rows.name, with_residuals.name))
+_BY_ROWS = frozenset((by_rows.name, with_residuals.name, with_tuple_elements.name))
 
 
 class Hints(NamedTuple):

@@ -24,6 +24,7 @@ from stansub.stan.size_sums import with_size_sums
 from stansub.stan.size_variables import with_size_variables
 from stansub.stan.summaries import with_summaries
 from stansub.stan.syntax import Program
+from stansub.stan.tuple_elements import with_tuple_elements
 
 PASSES = (
     with_lags,
@@ -33,6 +34,7 @@ PASSES = (
     cell_by_cell,
     by_cells,
     with_dense_rows,
+    with_tuple_elements,
     with_size_variables,
     with_size_sums,
     with_summaries,
