@@ -47,6 +47,7 @@ def pytest_configure() -> None:
     # Cycles left by failed or interrupted calls are freed before the extension module counts what is alive.
     atexit.register(gc.collect)
     os.umask(0o022)
+    inference_data.arviz_module()  # its first import of a day writes a file, at which two processes fail
     toolchain._PROGRAMS_FIRST = 0
     os.environ["TERM"] = "xterm"
     for name in SURROUNDINGS:

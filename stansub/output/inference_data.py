@@ -307,7 +307,10 @@ def arviz_module() -> Any:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        import arviz
+        try:
+            import arviz
+        except FileNotFoundError:  # another process wrote the file that keeps the day of the announcement
+            import arviz
     if hasattr(arviz, "Numba"):
         arviz.Numba.disable_numba()
     return arviz

@@ -1,3 +1,4 @@
+import builtins
 import importlib.metadata
 import json
 import os
@@ -63,6 +64,21 @@ def test_the_container_is_the_one_of_the_installed_arviz() -> None:
     for name in groups(tree):
         xarray.testing.assert_identical(group(idata, name), group(tree, name))
     assert inference_data.attrs(idata) == inference_data.attrs(tree)
+
+
+def test_another_process_may_import_arviz_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first import of a day replaces a file, which fails if another process has done so in between."""
+    imported, failures = builtins.__import__, list[str]()
+
+    def racing(name: str, *args: Any, **options: Any) -> Any:
+        if name == "arviz" and not failures:
+            failures.append(name)
+            raise FileNotFoundError("daily_warning.tmp")
+        return imported(name, *args, **options)
+
+    monkeypatch.setattr(builtins, "__import__", racing)
+    assert inference_data.arviz_module().__name__ == "arviz"
+    assert failures
 
 
 def test_a_shape_that_does_not_fit_its_dimensions_is_refused() -> None:
