@@ -130,3 +130,4 @@ def test_predictors_give_the_range_where_no_function_does(
     asked = {"order": "auto", "kind": "auto", "known": False} | options
     found = Program(Analysis.of(program), asked["order"], asked["known"])
     assert (range_sources.source_name(asked["kind"], found) == "predictors") is expected
+    assert not bounds_remainders(make_test("pocock"), found, asked["kind"])
