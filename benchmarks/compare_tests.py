@@ -21,7 +21,7 @@ import stansub
 from stansub.output.inference_data import attrs
 from stansub.output.record import record_of
 from stansub.output.statistics import table
-from stansub.stan.cache import cache_dir
+from stansub.stan.toolchain.cache import cache_dir
 
 TESTS: dict[str, dict[str, Any]] = {
     "factorised, proved": {"test": "factorised"},

@@ -27,7 +27,7 @@ from correctness.workloads import WORKLOADS
 from suite.machine import facts
 
 from stansub.errors import StansubError
-from stansub.stan.cache import cache_dir
+from stansub.stan.toolchain.cache import cache_dir
 
 Job = tuple[str, int, str]
 

@@ -30,7 +30,7 @@ from stansub.output import inference_data
 from stansub.output.summary import summarise
 from stansub.run.executors import dask_client
 from stansub.run.partitions import DaskPartitions
-from stansub.stan.data import load
+from stansub.stan.data.data import load
 from stansub.stan.partition_requests import LogDensities, SingleSums
 from stansub.stan.proved import Proved
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, coarse_size

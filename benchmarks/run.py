@@ -34,7 +34,7 @@ from suite.reference import SEED
 from suite.workloads import ROUTINE, WORKLOADS, Workload
 
 from stansub.run.choices import cores
-from stansub.stan.cache import cache_dir
+from stansub.stan.toolchain.cache import cache_dir
 
 HERE = Path(__file__).resolve().parent
 QUICK_SECONDS = 20.0

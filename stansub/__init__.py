@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from stansub.run.reading import read_checkpoint
     from stansub.run.sample import sample
     from stansub.stan.compilation import CompiledModel, compile_model
+    from stansub.stan.data.sources import DataPartitions, DataSources
     from stansub.stan.posterior import Posterior
-    from stansub.stan.sources import DataPartitions, DataSources
     from stansub.target.functions import FunctionFactors
 
 

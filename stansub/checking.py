@@ -26,20 +26,20 @@ from stansub.run.prepare import mode_request, with_seed
 from stansub.run.progress import Display, stage_progress
 from stansub.run.transitions import MANY
 from stansub.stan import source as source_module
-from stansub.stan import stanc
 from stansub.stan.analysis import Analysis, Hints
+from stansub.stan.data.sources import DataLike
 from stansub.stan.effects import with_prior
 from stansub.stan.instances import Instances
+from stansub.stan.passes.series.rows import N_ROWS
 from stansub.stan.plan import plan, plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ
-from stansub.stan.remarks import find_line
-from stansub.stan.series.rows import N_ROWS
-from stansub.stan.sizes import adds, observations_in, outcome_sizes
+from stansub.stan.reading.remarks import find_line
+from stansub.stan.reading.sizes import adds, observations_in, outcome_sizes
 from stansub.stan.source import Source
-from stansub.stan.sources import DataLike
 from stansub.stan.sparse import cutting, sparse_predictors
 from stansub.stan.syntax import Program, Statement, walk
+from stansub.stan.toolchain import stanc
 from stansub.stan.verdict import Examination, examine
 from stansub.target.levels import multiplies
 from stansub.target.remainders import NoPredictorsError

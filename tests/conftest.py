@@ -17,9 +17,9 @@ from simulated import PROGRAMS, ROOT, Compiled
 
 from stansub.output import inference_data
 from stansub.run import progress
-from stansub.stan import toolchain
-from stansub.stan.bridgestan_home import _find_home
 from stansub.stan.compilation import CompiledModel, compile_model
+from stansub.stan.toolchain import build
+from stansub.stan.toolchain.bridgestan_home import _find_home
 
 # The same examples in every run, and none too slow; examples may share what a fixture has made.
 settings.register_profile(
@@ -33,7 +33,7 @@ settings.load_profile("tests")
 
 
 # Programs after which headers are precompiled: a user may need no more than these, the tests compile dozens.
-PROGRAMS_FIRST = toolchain._PROGRAMS_FIRST
+PROGRAMS_FIRST = build._PROGRAMS_FIRST
 # What changes the layout and the colours of output.
 SURROUNDINGS = ("CI", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "FORCE_COLOR", "GITHUB_ACTIONS", "LINES", "NO_COLOR")
 
@@ -48,7 +48,7 @@ def pytest_configure() -> None:
     atexit.register(gc.collect)
     os.umask(0o022)
     inference_data.arviz_module()  # its first import of a day writes a file, at which two processes fail
-    toolchain._PROGRAMS_FIRST = 0
+    build._PROGRAMS_FIRST = 0
     os.environ["TERM"] = "xterm"
     for name in SURROUNDINGS:
         os.environ.pop(name, None)
@@ -136,14 +136,14 @@ generated quantities {
 @pytest.fixture(scope="session")
 def normal_library() -> Path:
     """A compiled model of normal data with mean and sd, with every kind of block (kept in the user's cache)."""
-    return toolchain.compile_library(NORMAL, name="normal")
+    return build.compile_library(NORMAL, name="normal")
 
 
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache directory of the test's own, no BRIDGESTAN, an empty home directory, nothing remembered."""
     cache = tmp_path / "cache"
-    monkeypatch.setattr(toolchain, "_PROGRAMS_FIRST", PROGRAMS_FIRST)
+    monkeypatch.setattr(build, "_PROGRAMS_FIRST", PROGRAMS_FIRST)
     monkeypatch.setenv("STANSUB_CACHE", str(cache))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("BRIDGESTAN", raising=False)

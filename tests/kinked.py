@@ -7,9 +7,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.stan.observation import follow
-from stansub.stan.predictors import _dense
-from stansub.stan.row_program import in_program
+from stansub.stan.observations.observation import follow
+from stansub.stan.observations.predictors import _dense
+from stansub.stan.observations.row_program import in_program
 from stansub.stan.syntax import parse
 from stansub.target.remainders import LinearPredictors
 

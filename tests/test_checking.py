@@ -12,10 +12,10 @@ import pytest
 from stansub import checking
 from stansub.cli import main
 from stansub.run.progress import Display
-from stansub.stan import stanc
 from stansub.stan.analysis import NO_SIZE, Analysis
 from stansub.stan.posterior import Posterior
 from stansub.stan.syntax import parse
+from stansub.stan.toolchain import stanc
 from stansub.target.remainders import NoPredictorsError
 from stansub.tuning import mode_tuner
 

@@ -28,8 +28,8 @@ from stansub.cli.flags import flag_of
 from stansub.output import convergence, inference_data, summary
 from stansub.run import collect, config, decisions, limits, prepare, progress
 from stansub.run.chain import Chain, Phase
-from stansub.stan import download, stanc
-from stansub.stan.bridgestan_home import find_home
+from stansub.stan.toolchain import download, stanc
+from stansub.stan.toolchain.bridgestan_home import find_home
 from stansub.tuning import mode_setup
 from stansub.tuning.mode_check import MissedMode, ModeCheck
 from stansub.tuning.proposal_names import PROPOSALS

@@ -21,9 +21,10 @@ from stansub.acceptance.stopping import Guarantee
 from stansub.codec import ANEW
 from stansub.nuts.base import Missing
 from stansub.output import inference_data
-from stansub.stan import passes, stanc
 from stansub.stan.parts import divide
+from stansub.stan.passes import fixpoint
 from stansub.stan.syntax import parse
+from stansub.stan.toolchain import stanc
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples" / "extending"
@@ -358,10 +359,10 @@ class TestPass:
 
     @pytest.fixture
     def rewritten(self, monkeypatch: pytest.MonkeyPatch) -> Any:
-        monkeypatch.setattr(passes, "PASSES", (*passes.PASSES, with_offsets))
-        passes.rewriting.cache_clear()
-        yield lambda code: passes.rewriting(parse(stanc.canonical_code(code, "counts")))
-        passes.rewriting.cache_clear()
+        monkeypatch.setattr(fixpoint, "PASSES", (*fixpoint.PASSES, with_offsets))
+        fixpoint.rewriting.cache_clear()
+        yield lambda code: fixpoint.rewriting(parse(stanc.canonical_code(code, "counts")))
+        fixpoint.rewriting.cache_clear()
 
     def test_it_composes_with_others(self, rewritten: Any) -> None:
         found = rewritten(COUNTS)

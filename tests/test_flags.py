@@ -16,7 +16,13 @@ from stansub.cli.flags import FlagConsole, as_code, as_flags, in_one_line
 PACKAGE = Path(stansub.__file__).parent
 EXAMPLES = Path(__file__).parents[1] / "stan_models"
 # Rooms whose words are written elsewhere, and those that call programs with flags of their own.
-LEFT_OUT = ("cli/", "stan/stanc.py", "stan/typing.py", "stan/toolchain.py", "stan/compiler.py")
+LEFT_OUT = (
+    "cli/",
+    "stan/toolchain/stanc.py",
+    "stan/reading/typing.py",
+    "stan/toolchain/build.py",
+    "stan/toolchain/compiler.py",
+)
 # Flags that belong to a whole command, or to another program.
 COMMAND = re.compile(r"(stansub|stanc|pip|xcode-select)[ \w]*( --[\w-]+)+|--allow-undefined|--filename-in-msg=")
 

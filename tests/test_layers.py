@@ -23,6 +23,8 @@ LAYERS = (
     "target",
     "output",
 )
+# Rooms of `stan`, from the top. The modules beside them import any room, and no room imports these modules.
+ROOMS = ("observations", "passes", "reading", "data", "syntax", "toolchain")
 
 
 def name_of(file: Path, package: Path = PACKAGE) -> str:
@@ -88,6 +90,17 @@ def test_imports_run_downward() -> None:
         for file in (PACKAGE / layer).rglob("*.py"):
             wrong = imported(file) & set(LAYERS[:number])
             upward += [f"{file.relative_to(PACKAGE)} imports {name}" for name in sorted(wrong)]
+    assert not upward
+
+
+def test_imports_between_rooms_run_downward() -> None:
+    stan, upward = PACKAGE / "stan", []
+    assert {folder.name for folder in stan.iterdir() if (folder / "__init__.py").exists()} == set(ROOMS)
+    for number, room in enumerate(ROOMS):
+        for file in (stan / room).rglob("*.py"):
+            found = {name.split(".")[2] for name in imports(file, KNOWN) if name.startswith("stansub.stan.")}
+            wrong = found - set(ROOMS[number:])
+            upward += [f"{file.relative_to(stan)} imports {name}" for name in sorted(wrong)]
     assert not upward
 
 

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from scipy.stats import norm, t
 
 import stansub
-from stansub.stan import data as data_module
+from stansub.stan.data import data as data_module
 from stansub.stan.effects import n_parameters
 from stansub.stan.source import read
 from stansub.stan.sparse import sparse_predictors

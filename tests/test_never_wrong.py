@@ -22,7 +22,7 @@ from correctness.verdict import judge  # noqa: E402
 from correctness.workloads import WORKLOADS  # noqa: E402
 
 from stansub.errors import RunError  # noqa: E402
-from stansub.stan.cache import cache_dir  # noqa: E402
+from stansub.stan.toolchain.cache import cache_dir  # noqa: E402
 from stansub.tuning import mode, mode_search  # noqa: E402
 from stansub.tuning.mode_check import ModeCheck  # noqa: E402
 

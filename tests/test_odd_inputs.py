@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from stansub import cli
-from stansub.stan import cache
+from stansub.stan.toolchain import cache
 
 SHORT = "--chains 2 --iter-warmup 50 --iter-sampling 60 --seed 1 --quiet --output good.nc"
 seeds = st.integers(0, 2**32)

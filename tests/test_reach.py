@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from stansub.output.inference_data import group
-from stansub.stan import data as data_module
 from stansub.stan import source
+from stansub.stan.data import data as data_module
 from stansub.stan.syntax import Program, names
 from stansub.stan.syntax.parser import parse_expression
 

@@ -42,7 +42,7 @@ from stansub.kernels.surrogate import (
 from stansub.kernels.within_gibbs import GradientMove, MetropolisWithinGibbs, WithinGibbs
 from stansub.progress import Progress
 from stansub.run.posteriors import make_uncut, read
-from stansub.stan.library import Model
+from stansub.stan.toolchain.library import Model
 from stansub.target import group_candidates
 from stansub.target.affine import AffinePosterior
 from stansub.target.approximation import Approximation

@@ -29,7 +29,7 @@ from stansub.planning.plan import Estimate, PredictedNuts
 from stansub.progress import Progress
 from stansub.run.config import SampleConfig
 from stansub.run.prepare import prepare
-from stansub.stan.cache import cache_dir
+from stansub.stan.toolchain.cache import cache_dir
 
 PROGRAMS = {
     "logistic": STAN_MODELS / "logistic.stan",

@@ -12,8 +12,8 @@ import corpus
 from measure import Subject
 
 from stansub.errors import InputError
-from stansub.stan import rdump
-from stansub.stan.old_syntax import converted
+from stansub.stan.data import rdump
+from stansub.stan.reading.old_syntax import converted
 
 SCRIPT = Path(__file__).with_name("brms.R")
 _OBSTACLES = {one.name: one for one in vars(corpus).values() if isinstance(one, corpus.Obstacle)}

@@ -35,9 +35,11 @@ from stansub.output import inference_data
 from stansub.output.inference_data import attrs, group
 from stansub.output.layout import by_variable
 from stansub.output.record import record_of
-from stansub.stan import data as data_module
-from stansub.stan import rewrite, source, toolchain
-from stansub.stan.library import Library
+from stansub.stan import source
+from stansub.stan.data import data as data_module
+from stansub.stan.passes import rewrite
+from stansub.stan.toolchain import build
+from stansub.stan.toolchain.library import Library
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
@@ -159,7 +161,7 @@ class _Task:
     def gradient(self, draws: InferenceData) -> float:
         """Core-seconds of the program's gradient at draws."""
         program = Program.read(self.subject.path)
-        library = Library(toolchain.compile_library(rewrite.silenced(program.syntax).code, name=program.name))
+        library = Library(build.compile_library(rewrite.silenced(program.syntax).code, name=program.name))
         model = data_module.read(self.data, program.syntax.data.declarations).model(library)
         points, seconds = _unconstrained(draws)[0, :: -(-_unconstrained(draws).shape[1] // 5)], []
         for theta in points:

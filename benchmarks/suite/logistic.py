@@ -110,7 +110,7 @@ def _kernels(task: Task) -> ModuleType:
 
 def read(task: Task) -> Regression:
     """The regression of a workload's data."""
-    from stansub.stan.formats import read_json
+    from stansub.stan.data.formats import read_json
 
     data = read_json(task.data)
     signs = 2.0 * np.asarray(data["late" if "late" in data else "y"]) - 1.0

@@ -16,7 +16,7 @@ _PACKAGES = ("stansub", "bridgestan", "nutpie", "cmdstanpy", "numpyro", "jax", "
 
 def facts() -> dict[str, Any]:
     """Processor, memory, load, system, versions and date."""
-    from stansub.stan.bridgestan_home import find_home
+    from stansub.stan.toolchain.bridgestan_home import find_home
 
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

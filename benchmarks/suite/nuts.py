@@ -58,13 +58,14 @@ def nutpie(task: Task) -> Run:
 
     from stansub.nuts.base import Program
     from stansub.output.inference_data import group
-    from stansub.stan import data as data_module
-    from stansub.stan import rewrite, toolchain
+    from stansub.stan.data import data as data_module
+    from stansub.stan.passes import rewrite
+    from stansub.stan.toolchain import build
 
     began = time.perf_counter()
     program = Program.read(task.workload.program)
     data = data_module.read(task.data, program.syntax.data.declarations)
-    library = toolchain.compile_library(rewrite.silenced(program.syntax).code, name=program.name)
+    library = build.compile_library(rewrite.silenced(program.syntax).code, name=program.name)
     loaded = time.perf_counter()
     model = engine._with_data(library, program, data, seed=task.seed)
     ready = time.perf_counter()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stansub.stan.reach import ELEMENTWISE
-from stansub.stan.rewriting import Edits, Pass, Symbols
+from stansub.stan.passes.rewriting import Edits, Pass, Symbols
+from stansub.stan.reading.reach import ELEMENTWISE
 from stansub.stan.syntax import Call, Declaration, Name, Node, Program
 
 

@@ -19,9 +19,10 @@ from rich.console import Console
 from stansub.errors import RunError
 from stansub.nuts.base import Missing, Program, Run, Settings
 from stansub.output.layout import Layout
-from stansub.stan import rewrite, toolchain
-from stansub.stan.data import Data
-from stansub.stan.library import Library, Model
+from stansub.stan.data.data import Data
+from stansub.stan.passes import rewrite
+from stansub.stan.toolchain import build
+from stansub.stan.toolchain.library import Library, Model
 
 Array = NDArray[np.float64]
 N_LEAPFROG = 8
@@ -37,7 +38,7 @@ class StaticHmc:
     def run(self, program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:
         """All chains, one after the other."""
         began = time.perf_counter()
-        library = Library(toolchain.compile_library(rewrite.silenced(program.syntax).code, name=program.name))
+        library = Library(build.compile_library(rewrite.silenced(program.syntax).code, name=program.name))
         model, compiled = data.model(library, seed=settings.seed), time.perf_counter()
         names = model.param_names(include_tp=True, include_gq=True)
         values, rates, seconds = [], [], []

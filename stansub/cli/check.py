@@ -68,7 +68,7 @@ def doctor(
 
     Marks: ok, -- for what is missing or damaged (exit code 1), and ! for what failed but is not needed.
     """
-    from stansub.stan import doctor
+    from stansub.stan.toolchain import doctor
 
     if clear:
         typer.echo(doctor.clear(), err=True)

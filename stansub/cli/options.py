@@ -22,7 +22,7 @@ from stansub.run.option import DATA, OUTPUT
 
 if TYPE_CHECKING:
     from stansub.progress import Progress
-    from stansub.stan.sources import DataSources
+    from stansub.stan.data.sources import DataSources
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL.stan", help="Stan program.")]
 Draws = Annotated[Path, typer.Argument(metavar="DRAWS.nc", help="File written by `stansub sample`.")]
@@ -99,7 +99,7 @@ _ALL = "stansub.help_all"
 
 def sources_of(data: list[str], columns: list[str] | None) -> DataSources:
     """Return what data are made of, from the words of a command line."""
-    from stansub.stan.sources import DataSources
+    from stansub.stan.data.sources import DataSources
 
     return DataSources.from_words(data, columns or ())
 

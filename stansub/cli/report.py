@@ -16,7 +16,7 @@ from stansub.run import config
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
-    from stansub.stan.sources import DataSources
+    from stansub.stan.data.sources import DataSources
 
 # Options that change draws although a resumed run may have others.
 _ENDING = ("max_time", "until", "save", "drop", "generated_quantities", "observation_level")
@@ -70,7 +70,7 @@ def _predicted(draws: InferenceData, data: DataSources | None, *, quiet: bool) -
 
 def _command(facts: Mapping[str, Any]) -> str:
     """Return the command that makes the same draws; empty if `stansub sample` did not make them from files."""
-    from stansub.stan.sources import DataSources
+    from stansub.stan.data.sources import DataSources
 
     asked, sources = facts.get("asked"), DataSources.restored(str(facts.get("data_file") or ""))
     if not asked or sources is None or asked.get("kernel"):

@@ -31,7 +31,7 @@ from stansub.run.option import CHAINS, DATA, DECISIONS, OUTPUT
 if TYPE_CHECKING:
     import xarray
 
-    from stansub.stan.sources import DataSources
+    from stansub.stan.data.sources import DataSources
 
 
 _OPTIONS = config.names(CHAINS, DECISIONS, DATA, OUTPUT)
@@ -105,7 +105,7 @@ def sample(
     """
     from stansub.output import export, files
     from stansub.run import sample as run
-    from stansub.stan import stanc
+    from stansub.stan.toolchain import stanc
 
     target = output or Path(f"{model.stem}.nc")
     files.check_netcdf(target)

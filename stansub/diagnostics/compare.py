@@ -22,7 +22,7 @@ from stansub.output.inference_data import InferenceData
 from stansub.run.progress import Display, stage_progress
 from stansub.run.provenance import data_of
 from stansub.run.reading import draws_of
-from stansub.stan.sources import DataLike
+from stansub.stan.data.sources import DataLike
 
 
 def compare(

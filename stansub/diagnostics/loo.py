@@ -23,12 +23,12 @@ from stansub.progress import Progress
 from stansub.run.progress import Display, stage_progress
 from stansub.run.provenance import posterior_of_draws
 from stansub.run.reading import draws_of
-from stansub.stan.data import digest_of
+from stansub.stan.data.data import digest_of
+from stansub.stan.data.sources import DataLike
 from stansub.stan.partition_requests import ColumnDigests, SingleSums, column_digests
 from stansub.stan.partitions import PartitionedData
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import TOLERANCE, error_of_sums
-from stansub.stan.sources import DataLike
 from stansub.target.functions import FunctionFactors
 from stansub.target.requests import ask_all
 from stansub.target.threads import THREADS

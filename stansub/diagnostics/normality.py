@@ -32,9 +32,9 @@ from stansub.run.progress import Display, stage_progress
 from stansub.run.range_sources import Ranges
 from stansub.run.state import Plan
 from stansub.stan.compilation import CompiledModel
+from stansub.stan.data.sources import DataLike
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ
-from stansub.stan.sources import DataLike
 from stansub.target.factors import Evaluator
 from stansub.target.taylor import ControlVariates
 from stansub.tuning.mode_setup import check_order

@@ -18,13 +18,13 @@ from stansub.run.limits import Count
 from stansub.run.progress import Display, stage_progress
 from stansub.run.provenance import posterior_of_draws
 from stansub.run.reading import draws_of
-from stansub.stan.data import Data
-from stansub.stan.library import Library, Model
+from stansub.stan.data.data import Data
+from stansub.stan.data.sources import DataLike
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import TOLERANCE, Whole, relative_error
 from stansub.stan.shares import SumOfParts
-from stansub.stan.sources import DataLike
 from stansub.stan.syntax import Program, parse
+from stansub.stan.toolchain.library import Library, Model
 from stansub.target.threads import THREADS
 from stansub.types import FloatArray
 

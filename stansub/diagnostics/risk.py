@@ -40,9 +40,9 @@ from stansub.run.posteriors import make_posterior
 from stansub.run.progress import Display, stage_progress
 from stansub.run.sample import sample
 from stansub.stan.compilation import CompiledModel
+from stansub.stan.data.sources import DataLike
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Near
-from stansub.stan.sources import DataLike
 from stansub.types import FloatArray
 from stansub.wording import duration, percent
 

@@ -17,7 +17,7 @@ from stansub.kernels.base import BatchControl, Records, totals_of
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import RandomWalk
 from stansub.run.state import Totals
-from stansub.stan.library import Rng
+from stansub.stan.toolchain.library import Rng
 from stansub.types import FloatArray
 
 # Index of the setting, and of the repeat.

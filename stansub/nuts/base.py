@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, Protocol
 from numpy.typing import NDArray
 from rich.console import Console
 
-from stansub.stan import stanc, syntax
+from stansub.stan import syntax
 from stansub.stan.analysis import Analysis
-from stansub.stan.data import Data
+from stansub.stan.data.data import Data
+from stansub.stan.toolchain import stanc
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,10 @@ from stansub.nuts.progress import file_progress
 from stansub.output import files
 from stansub.output.layout import Layout
 from stansub.run.progress import Display, stage_progress
-from stansub.stan import processes, toolchain
-from stansub.stan.cache import cache_dir, cache_errors, make_folder, require_private
-from stansub.stan.data import Data
-from stansub.stan.download import without_meter
+from stansub.stan.data.data import Data
+from stansub.stan.toolchain import build, processes
+from stansub.stan.toolchain.cache import cache_dir, cache_errors, make_folder, require_private
+from stansub.stan.toolchain.download import without_meter
 
 # CmdStan's names of statistics, with ArviZ's and their types.
 _STATISTICS = {
@@ -248,7 +248,7 @@ def _compiled(cmdstanpy: Any, program: Program, log: Callable[[str], None]) -> s
         require_private(place)
     with cache_errors(folder):
         make_folder(folder)
-    file = folder / f"{toolchain.stem_of(program.name)}.stan"
+    file = folder / f"{build.stem_of(program.name)}.stan"
     with FileLock(folder / "lock"):
         with cache_errors(folder):
             if not file.exists():

@@ -10,11 +10,11 @@ import orjson
 from stansub.errors import InputError
 from stansub.nuts.base import Program
 from stansub.output.layout import Layout
-from stansub.stan import toolchain
-from stansub.stan.data import Data
-from stansub.stan.library import Library, Model
+from stansub.stan.data.data import Data
+from stansub.stan.passes.rewrite import silenced
 from stansub.stan.proof import draw_points
-from stansub.stan.rewrite import silenced
+from stansub.stan.toolchain import build
+from stansub.stan.toolchain.library import Library, Model
 from stansub.types import FloatArray
 
 _N_POINTS = 4
@@ -38,7 +38,7 @@ def check(program: Program, data: Data, other: Program, other_data: Data, *, log
     ]
     goal = "to compare log densities"
     one, two = (
-        values.model(Library(toolchain.compile_library(silenced(p.syntax).code, name=p.name, goal=goal, progress=log)))
+        values.model(Library(build.compile_library(silenced(p.syntax).code, name=p.name, goal=goal, progress=log)))
         for p, values in ((program, data), (other, other_data))
     )
     layouts = [Layout.from_names(model.param_names()) for model in (one, two)]

@@ -16,7 +16,7 @@ from stansub.nuts.base import Missing, Program, Run, Settings
 from stansub.output.inference_data import attrs, group
 from stansub.run.sample import sample
 from stansub.stan.compilation import compile_model
-from stansub.stan.data import Data
+from stansub.stan.data.data import Data
 from stansub.stan.source import Source
 
 _COUNTS = ("n_steps", "n_accepted", "n_obs_used", "n_obs_evaluated", "warmup_n_obs_evaluated")

@@ -21,11 +21,11 @@ from stansub.nuts.progress import line_progress
 from stansub.output import files, inference_data
 from stansub.output.layout import Layout, by_variable
 from stansub.run.progress import Display, redrawn, stage_progress
-from stansub.stan import toolchain
-from stansub.stan.bridgestan_home import find_home
-from stansub.stan.data import Data
-from stansub.stan.library import Library, Model
-from stansub.stan.rewrite import silenced
+from stansub.stan.data.data import Data
+from stansub.stan.passes.rewrite import silenced
+from stansub.stan.toolchain import build
+from stansub.stan.toolchain.bridgestan_home import find_home
+from stansub.stan.toolchain.library import Library, Model
 
 # nutpie's names of statistics, with ArviZ's.
 _STATISTICS = {
@@ -68,7 +68,7 @@ def run(
     began, display = clock.now(), Display(console, show)
     with stage_progress(display) as log:
         code = silenced(program.syntax).code
-        path = toolchain.compile_library(code, name=program.name, goal="for NUTS", progress=log)
+        path = build.compile_library(code, name=program.name, goal="for NUTS", progress=log)
         library = Library(path)  # loading it here silences the program's print statements
         compiled_at = clock.now()
         log(f"Loading {data.source}")
@@ -163,7 +163,7 @@ def _with_data(path: Path, program: Program, data: Data, *, seed: int) -> Any:
         import nutpie
 
         bridgestan.set_bridgestan_path(str(find_home().path))
-        name = toolchain.stem_of(program.name)
+        name = build.stem_of(program.name)
         return nutpie.compile_stan_model(code=program.code, model_name=name).with_data(**data.values)
 
 

@@ -24,10 +24,10 @@ from stansub.run.choices import cores
 from stansub.run.facts import versions
 from stansub.run.limits import MOST, Bounds, Count, Interval, check
 from stansub.run.progress import Display, stage_progress
-from stansub.stan import data as data_module
-from stansub.stan.bridgestan_home import find_home
-from stansub.stan.data import Data
-from stansub.stan.sources import DataLike, DataSources
+from stansub.stan.data import data as data_module
+from stansub.stan.data.data import Data
+from stansub.stan.data.sources import DataLike, DataSources
+from stansub.stan.toolchain.bridgestan_home import find_home
 
 __all__ = ["ENGINES", "Program", "reference"]
 

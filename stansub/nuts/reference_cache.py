@@ -11,8 +11,8 @@ from stansub.nuts.base import Program
 from stansub.nuts.reference import reference
 from stansub.output import files, inference_data
 from stansub.output.inference_data import InferenceData
-from stansub.stan import data as data_module
-from stansub.stan.sources import DataLike
+from stansub.stan.data import data as data_module
+from stansub.stan.data.sources import DataLike
 
 # Options that do not change the draws, or are checked in another way.
 _NOT_COMPARED = ("parallel_chains", "engine", "reference_model", "install_cmdstan", "show_progress", "console")

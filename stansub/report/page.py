@@ -16,7 +16,7 @@ from stansub.output.record import error_level, record_of, total
 from stansub.output.words import short_audit, with_level
 from stansub.report import figures
 from stansub.report.figures import sampler_names
-from stansub.stan.sources import DataSources
+from stansub.stan.data.sources import DataSources
 from stansub.wording import percent, sentence
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ from stansub.run.cross_chain import CrossChainAdaptation
 from stansub.run.prepare import Prepared
 from stansub.run.state import AdaptationState, Facts, Options
 from stansub.stan import syntax
-from stansub.stan.data import Data, Raw
+from stansub.stan.data.data import Data, Raw
+from stansub.stan.data.sources import DataSources
 from stansub.stan.source import Source
-from stansub.stan.sources import DataSources
 
 _PHASES = ("warmup", "sampling")
 # Bytes of rows in memory after which the rows are written to the file and released.

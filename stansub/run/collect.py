@@ -29,7 +29,7 @@ from stansub.run.progress import Display, stage_progress
 from stansub.run.state import Totals
 from stansub.run.thinning import by_ess
 from stansub.selection import updated
-from stansub.stan.columns import level_sizes
+from stansub.stan.data.columns import level_sizes
 from stansub.stan.posterior import Posterior
 from stansub.target.partitioned import Predictors
 from stansub.tuning.mode_check import ModeCheck, check_modes

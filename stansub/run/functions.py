@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stansub.stan.analysis import Analysis
-from stansub.stan.data import Data
+from stansub.stan.data.data import Data
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Proof, draw_points
 from stansub.stan.syntax import Program

@@ -16,7 +16,7 @@ from stansub.errors import InputError
 from stansub.output import inference_data
 from stansub.output.inference_data import InferenceData
 from stansub.output.layout import Layout
-from stansub.stan.formats import read_json
+from stansub.stan.data.formats import read_json
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Near, NearPoints, Whole, explain_undefined
 from stansub.tuning.starts import RADIUS

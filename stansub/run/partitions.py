@@ -26,16 +26,16 @@ from stansub.run.inits import near_inits
 from stansub.run.posteriors import Data, Model
 from stansub.stan import source
 from stansub.stan.compilation import CompiledModel
-from stansub.stan.data import Data as Values
-from stansub.stan.formats import opened as opened_table
+from stansub.stan.data.data import Data as Values
+from stansub.stan.data.formats import opened as opened_table
+from stansub.stan.data.sources import DataSources
+from stansub.stan.data.tables import Table
 from stansub.stan.partition_requests import Describe
 from stansub.stan.partitions import PartitionedData, PartitionRecipe, pooled, stamp_of
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Near, NearPoints
 from stansub.stan.proved import Proved
 from stansub.stan.source import Source
-from stansub.stan.sources import DataSources
-from stansub.stan.tables import Table
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.requests import Request
 from stansub.target.threads import THREADS

@@ -13,10 +13,11 @@ from typing import NamedTuple, TypeAlias
 from stansub import clock
 from stansub.progress import Progress, as_progress
 from stansub.run.functions import posterior_of
-from stansub.stan import data as data_module
 from stansub.stan import source
 from stansub.stan.analysis import Analysis
 from stansub.stan.compilation import CompiledModel, compile_model
+from stansub.stan.data import data as data_module
+from stansub.stan.data.sources import DataLike, DataSources
 from stansub.stan.effects import n_parameters
 from stansub.stan.instances import Instances
 from stansub.stan.partitions import PartitionedData
@@ -24,7 +25,6 @@ from stansub.stan.plan import plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Near
 from stansub.stan.source import Source
-from stansub.stan.sources import DataLike, DataSources
 from stansub.stan.sparse import cutting, sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.target.functions import FunctionFactors

@@ -13,11 +13,11 @@ from stansub.progress import Progress
 from stansub.run import executors, partitions
 from stansub.run.inits import near_draws
 from stansub.run.posteriors import Data, make_posterior
-from stansub.stan import data as data_module
 from stansub.stan import syntax
+from stansub.stan.data import data as data_module
+from stansub.stan.data.sources import DataLike, DataSources
 from stansub.stan.posterior import Posterior
 from stansub.stan.source import Source
-from stansub.stan.sources import DataLike, DataSources
 from stansub.stan.syntax import Declaration
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, coarse_size
 from stansub.target.functions import FunctionFactors

@@ -39,7 +39,7 @@ from stansub.run.posteriors import Data, Model
 from stansub.run.prepare import Prepared, Setup, mode_request, prepare
 from stansub.run.progress import Display, View, chain_progress, leaving_lines, stage_progress
 from stansub.selection import LevelsSettled, ProductsLeft, StepCost, TransitionsLeft, TransitionsTaken, updated
-from stansub.stan.data import Data as Values
+from stansub.stan.data.data import Data as Values
 from stansub.types import FloatArray
 from stansub.wording import declare_or_nuts, sentence
 

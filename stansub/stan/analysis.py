@@ -1,7 +1,7 @@
 """Properties that the text of a program shows, computed once for each program.
 
 Nothing here is proved. With data, a numerical proof decides whether a likelihood is a sum over observations
-(`stansub.stan.proof`), and whether its predictors are linear (`stansub.stan.predictors`).
+(`stansub.stan.proof`), and whether its predictors are linear (`stansub.stan.observations.predictors`).
 """
 
 from __future__ import annotations
@@ -12,25 +12,32 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from stansub.errors import InputError
-from stansub.stan.block_variables import with_block_variables
-from stansub.stan.category_tables import with_category_tables
 from stansub.stan.effects import effects, multiplies, selected
 from stansub.stan.family import recognised
 from stansub.stan.likelihood import LikelihoodSplit, split_likelihood
-from stansub.stan.log_probabilities import added_up, with_log_probabilities
 from stansub.stan.parts import Parts, divide
-from stansub.stan.passes import Rewriting, rewriting
-from stansub.stan.ragged import by_rows
-from stansub.stan.reach import Reach, Term, entries, terms
-from stansub.stan.remarks import Remark
-from stansub.stan.rewrite import reserve_names, takes_metric
-from stansub.stan.scaled_effects import undeclared, with_scaled_effects
-from stansub.stan.series.residuals import with_residuals
-from stansub.stan.series.rows import N_ROWS
-from stansub.stan.sizes import data_along, main_size, observations_in, outcome_sizes, read_with, reads_observations
+from stansub.stan.passes.block_variables import with_block_variables
+from stansub.stan.passes.category_tables import with_category_tables
+from stansub.stan.passes.fixpoint import Rewriting, rewriting
+from stansub.stan.passes.log_probabilities import added_up, with_log_probabilities
+from stansub.stan.passes.ragged import by_rows
+from stansub.stan.passes.rewrite import reserve_names, takes_metric
+from stansub.stan.passes.scaled_effects import undeclared, with_scaled_effects
+from stansub.stan.passes.series.residuals import with_residuals
+from stansub.stan.passes.series.rows import N_ROWS
+from stansub.stan.passes.tuple_elements import with_tuple_elements
+from stansub.stan.reading.reach import Reach, Term, entries, terms
+from stansub.stan.reading.remarks import Remark
+from stansub.stan.reading.sizes import (
+    data_along,
+    main_size,
+    observations_in,
+    outcome_sizes,
+    read_with,
+    reads_observations,
+)
 from stansub.stan.structures import NamedStructure, named
 from stansub.stan.syntax import Declaration, Program, names
-from stansub.stan.tuple_elements import with_tuple_elements
 from stansub.target.remainders import NoPredictorsError
 from stansub.wording import listed
 

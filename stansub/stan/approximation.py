@@ -21,7 +21,7 @@ SIZE, PHI = "stansub_n_phi", "stansub_phi"
 # Whether the program computes phi and adds the approximation.
 ADDED = "stansub_adds_approximation"
 
-# Options of `stansub.stan.toolchain.compile_library` for a program that calls the function.
+# Options of `stansub.stan.toolchain.build.compile_library` for a program that calls the function.
 COMPILED_WITH: dict[str, Any] = {
     "user_header": Path(__file__).parent / "cpp" / "stansub_approximation.hpp",
     "stanc_args": ["--allow-undefined"],

@@ -13,25 +13,26 @@ import numpy as np
 from stansub import streams
 from stansub.errors import EndedError, InputError, RunError
 from stansub.progress import Progress, as_progress
-from stansub.stan import data as data_module
-from stansub.stan import source, toolchain
+from stansub.stan import source
 from stansub.stan.analysis import NO_SIZE, Analysis, explain
 from stansub.stan.cutting import Cut, InParts, Whole, find_sums, find_undefined, start_trials
-from stansub.stan.data import Data
-from stansub.stan.library import Library, Model
+from stansub.stan.data import data as data_module
+from stansub.stan.data.data import Data
+from stansub.stan.data.sources import DataLike
+from stansub.stan.observations.predictors import Text
 from stansub.stan.parts import Parts
+from stansub.stan.passes.series.rows import N_ROWS
 from stansub.stan.plan import DATA, PARTS, PROGRAM, SILENT, Plan, plan
 from stansub.stan.posterior import Posterior
-from stansub.stan.predictors import Text
 from stansub.stan.proof import Near, Population, Proof, arrange, draw_points
 from stansub.stan.proved import Proved
-from stansub.stan.remarks import locate_error
-from stansub.stan.series.rows import N_ROWS
+from stansub.stan.reading.remarks import locate_error
+from stansub.stan.reading.sizes import outcome_sizes, size_candidates
 from stansub.stan.shares import Shares
-from stansub.stan.sizes import outcome_sizes, size_candidates
 from stansub.stan.source import Source
-from stansub.stan.sources import DataLike
 from stansub.stan.syntax import Program
+from stansub.stan.toolchain import build
+from stansub.stan.toolchain.library import Library, Model
 from stansub.stan.whole_data import Uncut
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
 from stansub.target.remainders import NoPredictorsError
@@ -73,8 +74,8 @@ class CompiledModel:
     original : Library
         The unmodified program, against which every cut into blocks is proved.
     silent : Library
-        The same program without statements that are not thread-safe or slow in blocks (`stansub.stan.rewrite`); for
-        most programs, the original itself.
+        The same program without statements that are not thread-safe or slow in blocks (`stansub.stan.passes.rewrite`);
+        for most programs, the original itself.
     divided : CompiledParts or None
         The program in parts; None if it is used as a whole.
     """
@@ -391,7 +392,7 @@ def compile_model(
     read = stan_file if isinstance(stan_file, Source) else source.read(stan_file)
     analysis, log = read.analysis, as_progress(progress)
     planned = plan(analysis) if programs is None else programs
-    with toolchain.in_background() as compiling:
+    with build.in_background() as compiling:
         jobs = {
             one.role: compiling(one.code, name=read.name, suffix=one.suffix, goal=one.goal, progress=log, **one.options)
             for one in planned.programs

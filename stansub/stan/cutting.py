@@ -16,12 +16,12 @@ import numpy as np
 
 from stansub.errors import InputError
 from stansub.stan import transformed_data, trials
-from stansub.stan.data import Data
+from stansub.stan.data.data import Data
 from stansub.stan.instances import Instances, Slicer, build, made
-from stansub.stan.library import Library, Model
+from stansub.stan.observations.predictors import Text
 from stansub.stan.parts import SWITCHES, Parts
-from stansub.stan.predictors import Text
 from stansub.stan.proof import explain_undefined, prove
+from stansub.stan.toolchain.library import Library, Model
 from stansub.target.blocks import Blocks
 from stansub.types import FloatArray, Places
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from math import prod
 
-from stansub.stan.data import Data
-from stansub.stan.dependence import Steps, together
-from stansub.stan.dimensions import Dimensions
-from stansub.stan.sizes import of_observations
+from stansub.stan.data.data import Data
+from stansub.stan.data.dimensions import Dimensions
+from stansub.stan.reading.dependence import Steps, together
+from stansub.stan.reading.sizes import of_observations
 from stansub.stan.syntax import (
     PRODUCTS,
     Assign,

@@ -1,17 +1,17 @@
 """Whether the text of a program shows a likelihood of a known family.
 
-Nothing is proved here; with data, `stansub.stan.predictors` follows the text.
+Nothing is proved here; with data, `stansub.stan.observations.predictors` follows the text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from stansub.stan.densities import PRODUCTS, SPECS
-from stansub.stan.inlining import inlined
-from stansub.stan.passes import rewriting
-from stansub.stan.series.rows import N_ROWS
-from stansub.stan.sizes import main_size, observations_in
+from stansub.stan.observations.densities import PRODUCTS, SPECS
+from stansub.stan.passes.fixpoint import rewriting
+from stansub.stan.passes.inlining import inlined
+from stansub.stan.passes.series.rows import N_ROWS
+from stansub.stan.reading.sizes import main_size, observations_in
 from stansub.stan.syntax import Density, For, Program, Statement, Target, Tilde, added_density, find, names, walk
 
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from stansub import _loop, memory
 from stansub.errors import InputError
-from stansub.stan.arrays import Arrays
-from stansub.stan.data import Data
-from stansub.stan.library import Library, Model, addresses
+from stansub.stan.data.data import Data
+from stansub.stan.toolchain.arrays import Arrays
+from stansub.stan.toolchain.library import Library, Model, addresses
 from stansub.target.blocks import Blocks
 from stansub.types import FloatArray, Places
 

@@ -17,12 +17,12 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from stansub.stan.approximation import ADDED, CALL, DATA, FUNCTION, PHI, SIZE
-from stansub.stan.densities import SPECS
-from stansub.stan.dependence import Step, Steps, needed, text_of
-from stansub.stan.rewrite import silenced
-from stansub.stan.rewriting import checked
+from stansub.stan.observations.densities import SPECS
+from stansub.stan.passes.rewrite import silenced
+from stansub.stan.passes.rewriting import checked
+from stansub.stan.reading.dependence import Step, Steps, needed, text_of
+from stansub.stan.reading.sizes import of_observations, size_candidates
 from stansub.stan.scales import FIXED, without_scales
-from stansub.stan.sizes import of_observations, size_candidates
 from stansub.stan.syntax import (
     Assign,
     Bound,

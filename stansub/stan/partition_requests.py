@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.stan.columns import Origins
+from stansub.stan.data.columns import Origins
 from stansub.stan.posterior import Posterior
 from stansub.stan.shares import writes_rows
 from stansub.stan.syntax import Block

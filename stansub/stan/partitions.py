@@ -23,14 +23,14 @@ from stansub._loop import FunctionEvaluator
 from stansub.errors import InputError, RunError
 from stansub.progress import Progress
 from stansub.stan.compilation import CompiledModel, compile_model
-from stansub.stan.data import Data, Rows, digest_of, load
+from stansub.stan.data.data import Data, Rows, digest_of, load
+from stansub.stan.data.sources import DataPartitions, DataSources
 from stansub.stan.partition_requests import BlockSum, Description, LogDensities, Sample, Single, shape_of
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Near, Proof, Whole
 from stansub.stan.proved import Proved
 from stansub.stan.shares import SumOfParts, joined
 from stansub.stan.source import Source
-from stansub.stan.sources import DataPartitions, DataSources
 from stansub.stan.syntax import Declaration, parse
 from stansub.stan.whole_data import OneBlock
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, coarse_size

@@ -12,10 +12,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from stansub.stan.dependence import Step, Steps, needed, plain_names, text_of, together
-from stansub.stan.rewrite import in_one_slice, silenced
-from stansub.stan.series.rows import N_ROWS
-from stansub.stan.sizes import of_observations
+from stansub.stan.passes.rewrite import in_one_slice, silenced
+from stansub.stan.passes.series.rows import N_ROWS
+from stansub.stan.reading.dependence import Step, Steps, needed, plain_names, text_of, together
+from stansub.stan.reading.sizes import of_observations
 from stansub.stan.syntax import (
     Assign,
     Declaration,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from stansub.stan.analysis import Analysis
 from stansub.stan.approximation import COMPILED_WITH
 from stansub.stan.parts import Parts, divide
-from stansub.stan.rewrite import in_one_slice, silenced
+from stansub.stan.passes.rewrite import in_one_slice, silenced
 from stansub.stan.syntax import Program
 
 # Roles of programs.
@@ -33,7 +33,7 @@ class PlannedProgram(NamedTuple):
     suffix: str = ""
     """Suffix of the name of its library."""
     options: Mapping[str, Any] = {}
-    """More arguments of `stansub.stan.toolchain.compile_library`."""
+    """More arguments of `stansub.stan.toolchain.build.compile_library`."""
 
 
 @dataclass(frozen=True)

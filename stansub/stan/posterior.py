@@ -14,17 +14,18 @@ from numpy.typing import NDArray
 from stansub.acceptance.ranges import DERIVATIVES
 from stansub.errors import InputError, RunError
 from stansub.progress import Progress, as_progress
-from stansub.stan import rewrite, toolchain
 from stansub.stan.analysis import Analysis, explain
-from stansub.stan.data import Data
-from stansub.stan.library import Library, Model
-from stansub.stan.predictors import Text, proved_predictors
+from stansub.stan.data.data import Data
+from stansub.stan.observations.predictors import Text, proved_predictors
+from stansub.stan.passes import rewrite
+from stansub.stan.passes.series.rows import N_ROWS
+from stansub.stan.passes.size_sums import computed_rows
+from stansub.stan.passes.size_variables import size_expressions
 from stansub.stan.proof import Population, Proof, Whole, prove
-from stansub.stan.series.rows import N_ROWS
-from stansub.stan.size_sums import computed_rows
-from stansub.stan.size_variables import size_expressions
 from stansub.stan.surrogate import Dynamics, Split, split
 from stansub.stan.syntax import Program
+from stansub.stan.toolchain import build
+from stansub.stan.toolchain.library import Library, Model
 from stansub.target.blocks import Blocks
 from stansub.target.partitioned import Predictors
 from stansub.target.remainders import LinearPredictors, NoPredictorsError, RemainderBounds
@@ -56,7 +57,7 @@ class Posterior:
     values : Data
         The user's data, in the original order.
     sizes : tuple of str
-        Integers that count the observations: data, or counts of rows of data (`stansub.stan.series.lags`).
+        Integers that count the observations: data, or counts of rows of data (`stansub.stan.passes.series.lags`).
     points : sequence of ndarray
         Unconstrained parameters at which the cut was proved.
     any_block_size : bool
@@ -309,7 +310,7 @@ class Posterior:
             )
         code = rewrite.constants_program(rewrite.silenced(self.program), function, self.counts[0])
         goal = f"for {function}"
-        file = toolchain.compile_library(code, name=self.name, suffix="_constants", goal=goal, progress=log)
+        file = build.compile_library(code, name=self.name, suffix="_constants", goal=goal, progress=log)
         log(f"Evaluating {function}")
         if metric is not None:
             given = {rewrite.METRIC_SIZE: len(metric), rewrite.METRIC: metric}

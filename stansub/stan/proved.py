@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from stansub.errors import InputError
-from stansub.stan.data import Data
-from stansub.stan.design import Cut
+from stansub.stan.data.data import Data
+from stansub.stan.observations.design import Cut
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Proof
 from stansub.stan.shares import Shares

@@ -15,9 +15,10 @@ from collections.abc import Callable
 import numpy as np
 
 from stansub.acceptance.ranges import RangeFunction
-from stansub.stan import rewrite, toolchain
-from stansub.stan.library import Library
+from stansub.stan.passes import rewrite
 from stansub.stan.posterior import Posterior
+from stansub.stan.toolchain import build
+from stansub.stan.toolchain.library import Library
 from stansub.types import FloatArray
 
 _CALLBACK = ctypes.CFUNCTYPE(
@@ -40,7 +41,7 @@ def range_function(posterior: Posterior, *, progress: Callable[[str], None] | No
     """
     code = rewrite.range_program(rewrite.silenced(posterior.program))
     goal = "for log_lik_range"
-    file = toolchain.compile_library(code, name=posterior.name, suffix="_range", goal=goal, progress=progress)
+    file = build.compile_library(code, name=posterior.name, suffix="_range", goal=goal, progress=progress)
     model, dim = posterior.values.model(Library(file)), posterior.dim
     rng, n_out = model.rng(0), model.param_num(include_gq=True)
 

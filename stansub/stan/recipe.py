@@ -8,7 +8,7 @@ from typing import Literal
 
 from stansub.errors import RunError
 from stansub.stan.compilation import compile_model
-from stansub.stan.data import Data
+from stansub.stan.data.data import Data
 from stansub.stan.plan import plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import NearPoints

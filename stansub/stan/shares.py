@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from stansub.errors import InputError
-from stansub.stan.data import Data
+from stansub.stan.data.data import Data
 from stansub.stan.instances import Slicer
-from stansub.stan.library import Library, Model
 from stansub.stan.proof import Whole
 from stansub.stan.syntax import Block, Program, names
+from stansub.stan.toolchain.library import Library, Model
 from stansub.target.threads import THREADS
 from stansub.types import FloatArray
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stansub.errors import InputError
-from stansub.stan import stanc, syntax
+from stansub.stan import syntax
 from stansub.stan.analysis import Analysis
-from stansub.stan.formats import is_data_file
-from stansub.stan.old_syntax import converted
+from stansub.stan.data.formats import is_data_file
+from stansub.stan.reading.old_syntax import converted
+from stansub.stan.toolchain import stanc
 
 
 class OldSyntaxError(InputError):

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from stansub import memory
 from stansub.errors import InputError
 from stansub.progress import as_progress
-from stansub.stan.data import Data
-from stansub.stan.densities import Rows, Spec
-from stansub.stan.design import TOGETHER, CollectedRows, Cut, Part
+from stansub.stan.data.data import Data
 from stansub.stan.likelihood import LikelihoodSplit
-from stansub.stan.observation import ObservationTerm, follow
-from stansub.stan.predictors import Affine, affine_density, arguments_of, reading
-from stansub.stan.row_program import Argument
+from stansub.stan.observations.densities import Rows, Spec
+from stansub.stan.observations.design import TOGETHER, CollectedRows, Cut, Part
+from stansub.stan.observations.observation import ObservationTerm, follow
+from stansub.stan.observations.predictors import Affine, affine_density, arguments_of, reading
+from stansub.stan.observations.row_program import Argument
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.rows import compact, shortest
 from stansub.target.sparse import Column, SparsePredictors, SparseRows, columns_of

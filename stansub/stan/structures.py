@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from stansub.stan.dependence import Steps
+from stansub.stan.reading.dependence import Steps
+from stansub.stan.reading.remarks import Remark
+from stansub.stan.reading.sizes import SUMMARIES, data_along, main_size, observations_in, outcome_sizes
 from stansub.stan.recursions import Recursion, recursions
-from stansub.stan.remarks import Remark
-from stansub.stan.sizes import SUMMARIES, data_along, main_size, observations_in, outcome_sizes
 from stansub.stan.syntax import (
     Assign,
     Call,

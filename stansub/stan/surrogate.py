@@ -12,18 +12,18 @@ from stansub import memory
 from stansub._loop import FullData, Slices, SurrogateEffects, SurrogateHamiltonian
 from stansub.errors import EndedError, RunError
 from stansub.progress import as_progress
-from stansub.stan import toolchain
 from stansub.stan.analysis import Analysis
 from stansub.stan.approximation import COMPILED_WITH, as_data, full_data
-from stansub.stan.data import Data
-from stansub.stan.library import Library, Model
+from stansub.stan.data.data import Data
+from stansub.stan.observations.row_program import tail_rounding
 from stansub.stan.plan import PROPOSALS
 from stansub.stan.proof import Whole
-from stansub.stan.row_program import tail_rounding
 from stansub.stan.scales import FIXED
 from stansub.stan.shares import Shares
 from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import Program
+from stansub.stan.toolchain import build
+from stansub.stan.toolchain.library import Library, Model
 from stansub.target.approximation import Approximation
 from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
@@ -168,7 +168,7 @@ def split(
         predictors = sparse_predictors(own, values.values, n, cut=cutting(values, size), progress=progress)
     try:
         options = {"suffix": "_surrogate", "goal": PROPOSALS, **COMPILED_WITH}
-        library = toolchain.compile_library(own.surrogate, name=name, progress=progress, **options)
+        library = build.compile_library(own.surrogate, name=name, progress=progress, **options)
     except EndedError:
         raise
     except RunError as error:

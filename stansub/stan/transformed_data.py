@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from stansub.errors import InputError, RunError
-from stansub.stan.data import Data
-from stansub.stan.library import Library
+from stansub.stan.data.data import Data
 from stansub.stan.syntax import Declaration, Program
+from stansub.stan.toolchain.library import Library
 
 _COPIED = frozenset({"int", "real", "vector", "row_vector", "matrix"})
 

@@ -8,15 +8,15 @@ from functools import cached_property
 from typing import NamedTuple
 
 from stansub.errors import MAY_QUALIFY, InputError
-from stansub.stan import data as data_module
 from stansub.stan.analysis import NotASumError
 from stansub.stan.compilation import compile_model
-from stansub.stan.data import Data
+from stansub.stan.data import data as data_module
+from stansub.stan.data.data import Data
+from stansub.stan.data.sources import DataLike
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Near
-from stansub.stan.remarks import Remark, find_line
+from stansub.stan.reading.remarks import Remark, find_line
 from stansub.stan.source import Source
-from stansub.stan.sources import DataLike
 from stansub.stan.structures import NamedStructure
 
 

@@ -18,8 +18,8 @@ from stansub import FunctionFactors, InputError, RunError
 from stansub.nuts.base import Program
 from stansub.output import inference_data, psis
 from stansub.run.functions import posterior_of
-from stansub.stan import data as data_module
 from stansub.stan import syntax
+from stansub.stan.data import data as data_module
 
 N = 300
 X = np.random.default_rng(1).standard_normal((N, 2))

@@ -16,7 +16,7 @@ from stansub.nuts.base import Program, Run, Settings
 from stansub.nuts.reference import choose_engine, describe, reference, reservations
 from stansub.output import inference_data
 from stansub.output.layout import Layout
-from stansub.stan.data import read
+from stansub.stan.data.data import read
 
 LOG_LIK = """generated quantities {
   vector[N] log_lik;

@@ -11,7 +11,7 @@ from stansub.nuts import equivalence
 from stansub.nuts.base import Program
 from stansub.nuts.reference import reference
 from stansub.output import inference_data
-from stansub.stan.data import read
+from stansub.stan.data.data import read
 
 MODELS = Path(__file__).parents[2] / "stan_models"
 LOGISTIC = Program.read(MODELS / "logistic.stan")

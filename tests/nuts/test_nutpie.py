@@ -21,7 +21,7 @@ from stansub.nuts.reference import describe, reference, reservations
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
 from stansub.output.summary import render
-from stansub.stan.data import read
+from stansub.stan.data.data import read
 
 MODELS = Path(__file__).parents[2] / "stan_models"
 SIGMA, PRIOR_SD = 2.0, 10.0
@@ -149,7 +149,7 @@ def test_data_are_read_before_anything_is_compiled(monkeypatch: pytest.MonkeyPat
     def compiling(*args: Any, **options: Any) -> None:
         pytest.fail("compiled before the data were known to fit")
 
-    monkeypatch.setattr("stansub.stan.toolchain.compile_library", compiling)
+    monkeypatch.setattr("stansub.stan.toolchain.build.compile_library", compiling)
     with pytest.raises(InputError, match="'sigma' is missing"):
         reference(MODELS / "normal_mean.stan", {"N": 1, "y": [1.0]})
 

@@ -18,7 +18,7 @@ from stansub.errors import InputError, RunError
 from stansub.nuts.base import Program
 from stansub.output import inference_data
 from stansub.report import page, render
-from stansub.stan import data as data_module
+from stansub.stan.data import data as data_module
 
 CODE = """data {
   int<lower=0> N;

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import stansub
 from stansub import CompiledModel, InputError, RunError
 from stansub.output import inference_data
-from stansub.stan import rewrite
+from stansub.stan.passes import rewrite
 from stansub.stan.posterior import Posterior
 from stansub.stan.syntax import parse
 from stansub.target.remainders import NoPredictorsError

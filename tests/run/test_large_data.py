@@ -11,12 +11,13 @@ from drawn import unconstrained
 
 import stansub
 from stansub.errors import InputError
-from stansub.stan import instances, predictors, shares
+from stansub.stan import instances, shares
 from stansub.stan.compilation import CompiledModel, compile_model
-from stansub.stan.library import Library
+from stansub.stan.observations import predictors
 from stansub.stan.proved import Proved
 from stansub.stan.shares import Shares
 from stansub.stan.syntax import parse
+from stansub.stan.toolchain.library import Library
 from stansub.target import observations
 
 N = 4000

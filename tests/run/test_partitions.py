@@ -37,7 +37,7 @@ from stansub.run.executors import dask_client
 from stansub.run.partitions import DaskPartitions, Partitions
 from stansub.stan import partitions as stan_partitions
 from stansub.stan import syntax
-from stansub.stan.data import Data
+from stansub.stan.data.data import Data
 from stansub.stan.partition_requests import BlockSum, Describe, Description, LogDensities, Sample
 from stansub.stan.partitions import PartitionedData, PartitionRecipe, stamp_of
 from stansub.stan.source import Source

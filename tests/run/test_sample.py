@@ -25,8 +25,8 @@ from stansub.output.record import record_of
 from stansub.progress import TimeLimitError
 from stansub.run import chain_factory
 from stansub.run import sample as driver
-from stansub.stan.bridgestan_home import find_home
 from stansub.stan.syntax import parser
+from stansub.stan.toolchain.bridgestan_home import find_home
 
 EXAMPLES = Path(__file__).parents[2] / "stan_models"
 PLAIN: dict[str, Any] = {"control_variates": 0, "proposal": "adaptive-metropolis"}

@@ -1,4 +1,4 @@
-"""Types of a program's expressions as stanc's own syntax tree has them: an oracle for `stansub.stan.typing`."""
+"""Types of a program's expressions as stanc's own syntax tree has them: an oracle for `stansub.stan.reading.typing`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from stansub.stan.bridgestan_home import find_home
+from stansub.stan.toolchain.bridgestan_home import find_home
 
 Tree: TypeAlias = "str | list[Tree]"
 

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from stansub.stan.bridgestan_home import find_home
+from stansub.stan.toolchain.bridgestan_home import find_home
 
 
 def accepted(code: str) -> str:

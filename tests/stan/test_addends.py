@@ -5,8 +5,8 @@ import pytest
 from evaluate import log_density
 from texts import canonical
 
-from stansub.stan.addends import term_by_term
 from stansub.stan.parts import divide
+from stansub.stan.passes.addends import term_by_term
 from stansub.stan.syntax import Program
 
 DATA = "data { int N; vector[N] y; vector[N] w; } transformed data { vector[N] z = y - mean(y); }"

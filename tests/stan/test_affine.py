@@ -2,7 +2,7 @@
 
 import pytest
 
-from stansub.stan.series.affine import Affine
+from stansub.stan.passes.series.affine import Affine
 from stansub.stan.syntax import Name, parse_expression
 
 KNOWN = {parse_expression("size(y)"): parse_expression("N + 1")}

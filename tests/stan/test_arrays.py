@@ -9,12 +9,12 @@ from layout import example
 from simulated import PROGRAMS, Compiled
 
 from stansub.errors import InputError
-from stansub.stan import data
-from stansub.stan.arrays import Arrays
 from stansub.stan.compilation import CompiledModel
+from stansub.stan.data import data
 from stansub.stan.instances import Slicer, build
-from stansub.stan.library import Model
 from stansub.stan.syntax import parse
+from stansub.stan.toolchain.arrays import Arrays
+from stansub.stan.toolchain.library import Model
 from stansub.target.blocks import Blocks
 from stansub.types import FloatArray
 

@@ -8,7 +8,7 @@ import pytest
 from evaluate import log_density
 
 from stansub.stan.analysis import Analysis
-from stansub.stan.block_variables import with_block_variables
+from stansub.stan.passes.block_variables import with_block_variables
 from stansub.stan.source import read
 from stansub.stan.syntax import Declaration, Program
 

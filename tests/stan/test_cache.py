@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from stansub.errors import InputError
-from stansub.stan import cache, download
-from stansub.stan.bridgestan_home import _find_home, find_home
-from stansub.stan.cache import cache_dir, is_damaged, is_intact, keep, make_folder
-from stansub.stan.doctor import examine
+from stansub.stan.toolchain import cache, download
+from stansub.stan.toolchain.bridgestan_home import _find_home, find_home
+from stansub.stan.toolchain.cache import cache_dir, is_damaged, is_intact, keep, make_folder
+from stansub.stan.toolchain.doctor import examine
 
 
 @pytest.fixture

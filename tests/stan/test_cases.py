@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stansub.stan.cases import VaryingError, by_cases, iterations
-from stansub.stan.containers import Value
-from stansub.stan.frames import Frame
-from stansub.stan.rowwise import Expression as Own
-from stansub.stan.rowwise import NotFollowedError
+from stansub.stan.observations.cases import VaryingError, by_cases, iterations
+from stansub.stan.observations.containers import Value
+from stansub.stan.observations.frames import Frame
+from stansub.stan.observations.rowwise import Expression as Own
+from stansub.stan.observations.rowwise import NotFollowedError
 from stansub.stan.syntax import Name
 
 Array = NDArray[np.bool_]

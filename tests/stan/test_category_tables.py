@@ -8,7 +8,7 @@ import pytest
 from evaluate import log_density
 
 from stansub.stan.analysis import Analysis
-from stansub.stan.category_tables import with_category_tables
+from stansub.stan.passes.category_tables import with_category_tables
 from stansub.stan.source import read
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import Assign, Declaration, Program, find

@@ -8,8 +8,8 @@ from evaluate import log_density, transformed_data
 from texts import canonical, words
 
 from stansub.stan.analysis import Analysis
-from stansub.stan.passes import Rewriting, rewriting
-from stansub.stan.series.cells import by_cells, cell_by_cell
+from stansub.stan.passes.fixpoint import Rewriting, rewriting
+from stansub.stan.passes.series.cells import by_cells, cell_by_cell
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.types import FloatArray

@@ -18,8 +18,8 @@ import pytest
 from pyarrow import feather
 
 from stansub.errors import InputError
-from stansub.stan import data, spool
-from stansub.stan.sources import DataSources
+from stansub.stan.data import data, spool
+from stansub.stan.data.sources import DataSources
 from stansub.stan.syntax import parse
 
 CODE = """

@@ -3,8 +3,8 @@
 import pytest
 from texts import canonical
 
-from stansub.stan.csr import with_dense_rows
 from stansub.stan.parts import divide
+from stansub.stan.passes.csr import with_dense_rows
 from stansub.stan.syntax import Program
 
 CODE = """

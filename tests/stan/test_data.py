@@ -15,9 +15,9 @@ from numpy.testing import assert_equal
 from simulated import ROOT, Compiled, example
 
 from stansub.errors import InputError
-from stansub.stan import data
-from stansub.stan.bridgestan_home import find_home
+from stansub.stan.data import data
 from stansub.stan.syntax import parse
+from stansub.stan.toolchain.bridgestan_home import find_home
 
 CODE = """
 data {

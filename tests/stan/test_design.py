@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stansub.stan.data import Data, read
-from stansub.stan.design import CollectedNumbers, Cut
+from stansub.stan.data.data import Data, read
+from stansub.stan.observations.design import CollectedNumbers, Cut
 from stansub.stan.syntax import parse
 from stansub.target.rows import ColumnRows, DataColumn
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stansub.stan.download import fetch_stanc, without_meter
+from stansub.stan.toolchain.download import fetch_stanc, without_meter
 
 SAID = (
     "  % Total    % Received % Xferd  Average Speed   Time    Time     Time  Current\n"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stansub.stan import data as data_module
 from stansub.stan.analysis import Analysis
+from stansub.stan.data import data as data_module
 from stansub.stan.effects import effects, n_parameters, selected
 from stansub.stan.source import read
 from stansub.stan.syntax import Program, parse

@@ -15,10 +15,10 @@ from mpmath import log, loggamma
 from scipy import special, stats
 from test_row_program import suprema
 
-from stansub.stan.expansions import DENSITIES, ELEMENTARY, VECTORS
-from stansub.stan.row_program import in_program
-from stansub.stan.rowwise import NotFollowedError, affine, apply, data
-from stansub.stan.tails import TAILS
+from stansub.stan.observations.expansions import DENSITIES, ELEMENTARY, VECTORS
+from stansub.stan.observations.row_program import in_program
+from stansub.stan.observations.rowwise import NotFollowedError, affine, apply, data
+from stansub.stan.observations.tails import TAILS
 from stansub.target.programs import ProgramFamily
 from stansub.types import FloatArray
 

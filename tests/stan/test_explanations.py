@@ -6,8 +6,8 @@ import pytest
 from texts import canonical
 
 from stansub.stan.analysis import NO_SIZE, Analysis, explain
-from stansub.stan.remarks import find_line
-from stansub.stan.sizes import observations_in, size_candidates
+from stansub.stan.reading.remarks import find_line
+from stansub.stan.reading.sizes import observations_in, size_candidates
 
 
 def test_statements_that_read_observations_are_the_likelihood() -> None:

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from stansub import InputError, RunError
-from stansub.stan import data, tables
+from stansub.stan.data import data, tables
 from stansub.stan.syntax import parse
 
 DECLARATIONS = parse("data { int N; vector[N] x; }").data.declarations
@@ -73,7 +73,7 @@ def test_a_folder_that_grows_while_it_is_read_is_refused(tmp_path: Path) -> None
 CUT = """
 import os, sys
 from stansub import RunError
-from stansub.stan import data, tables
+from stansub.stan.data import data, tables
 from stansub.stan.syntax import parse
 
 path, declarations = sys.argv[1], parse("data { int N; vector[N] x; }").data.declarations

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stansub.stan import toolchain
-from stansub.stan.headers import Headers
+from stansub.stan.toolchain import build
+from stansub.stan.toolchain.headers import Headers
 
 FILES = {
     "stan/model/model_header.hpp": "#include <stan/math/prim/fun.hpp>\n#include <stan/math/rev/core/var.hpp>\n",
@@ -63,5 +63,5 @@ def test_no_header_that_a_program_needs_is_left_out(own_cache, request):
     """Functions of each kind of header, with signatures that need others."""
     code = (request.path.parent / "programs" / "functions.stan").read_text()
     said: list[str] = []
-    toolchain.compile_library(code, name="functions", progress=said.append)
+    build.compile_library(code, name="functions", progress=said.append)
     assert not [line for line in said if "again" in line]

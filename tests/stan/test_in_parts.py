@@ -12,12 +12,13 @@ from test_identity import check_identity, points
 import stansub
 from stansub import memory
 from stansub.errors import InputError
-from stansub.stan import toolchain, transformed_data
+from stansub.stan import transformed_data
 from stansub.stan.compilation import CompiledModel, compile_model
-from stansub.stan.data import read
-from stansub.stan.library import Library
+from stansub.stan.data.data import read
 from stansub.stan.recipe import PosteriorRecipe
 from stansub.stan.syntax import parse
+from stansub.stan.toolchain import build
+from stansub.stan.toolchain.library import Library
 from stansub.target.programs import ProgramFamily
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 
@@ -273,9 +274,7 @@ transformed data {
 """
     program = parse(code)
     variables = program.transformed_data.declarations
-    library = Library(
-        toolchain.compile_library(transformed_data.exporting(program, variables), name="transformed_data")
-    )
+    library = Library(build.compile_library(transformed_data.exporting(program, variables), name="transformed_data"))
     data = read({"N": 4}, program.data.declarations)
     found = transformed_data.values(library, variables, data, seed=5)
     n = np.arange(1, 5)

@@ -9,10 +9,10 @@ from evaluate import log_density
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stansub.stan import stanc
-from stansub.stan.library import Library
-from stansub.stan.reach import NONE, Reach, entries, terms
+from stansub.stan.reading.reach import NONE, Reach, entries, terms
 from stansub.stan.syntax import Program, parse, printed, tokenize
+from stansub.stan.toolchain import stanc
+from stansub.stan.toolchain.library import Library
 
 HEAD = """functions {
   real bent(real u, real v) { if (u > 0.2) { return u * v; } return tanh(u) + v; }
@@ -268,13 +268,13 @@ def test_the_evaluation_sees_what_ties_rows_together(model: str) -> None:
 @settings(max_examples=4, deadline=None)
 @given(models())
 def test_the_evaluation_is_that_of_stan(model_block: str) -> None:
-    from stansub.stan import toolchain
-    from stansub.stan.data import read as read_data
+    from stansub.stan.data.data import read as read_data
+    from stansub.stan.toolchain import build
 
     data, parameters = known()
     code = stanc.canonical_code(read(model_block).code, "random")
     program = parse(code)
-    library = Library(toolchain.compile_library(code, name="random"))
+    library = Library(build.compile_library(code, name="random"))
     model = read_data(data, program.data.declarations).model(library)
     theta = np.concatenate([[parameters["a"]], parameters["u"], parameters["b"]])
     other = {"a": -0.3, "u": parameters["u"] + 1, "b": -parameters["b"]}

@@ -8,10 +8,10 @@ from evaluate import log_density
 from texts import canonical, words
 
 from stansub.stan.analysis import Analysis
-from stansub.stan.inlining import inlined
-from stansub.stan.passes import FUNCTIONS as FUNCTIONS_IN_PLACE
-from stansub.stan.passes import rewriting
-from stansub.stan.scaled_effects import with_scaled_effects
+from stansub.stan.passes.fixpoint import FUNCTIONS as FUNCTIONS_IN_PLACE
+from stansub.stan.passes.fixpoint import rewriting
+from stansub.stan.passes.inlining import inlined
+from stansub.stan.passes.scaled_effects import with_scaled_effects
 from stansub.stan.source import read
 from stansub.stan.syntax import Program
 

@@ -11,10 +11,10 @@ from kinked import ASYM_LAPLACE
 from numpy.typing import NDArray
 from scipy import special
 
-from stansub.stan.observation import follow
-from stansub.stan.predictors import _dense
-from stansub.stan.row_program import in_program
-from stansub.stan.rowwise import NotFollowedError
+from stansub.stan.observations.observation import follow
+from stansub.stan.observations.predictors import _dense
+from stansub.stan.observations.row_program import in_program
+from stansub.stan.observations.rowwise import NotFollowedError
 from stansub.stan.syntax import parse
 from stansub.target.programs import ProgramFamily
 from stansub.target.remainders import LinearPredictors, NoPredictorsError

@@ -11,11 +11,12 @@ from test_identity import check_identity, points
 
 import stansub
 from stansub.errors import InputError
-from stansub.stan import data as data_module
-from stansub.stan import source, toolchain, transformed_data
-from stansub.stan.library import Library, Model
+from stansub.stan import source, transformed_data
+from stansub.stan.data import data as data_module
+from stansub.stan.passes.series.lags import with_lags
 from stansub.stan.proof import draw_points
-from stansub.stan.series.lags import with_lags
+from stansub.stan.toolchain import build
+from stansub.stan.toolchain.library import Library, Model
 
 ERRORS = ROOT / "benchmarks" / "reach" / "programs" / "brms_ar.stan"
 LAGGED, SERIES, DEPENDENT = (PROGRAMS / f"{name}.stan" for name in ("lagged", "series", "dependent"))
@@ -31,7 +32,7 @@ def over_rows(file: Path) -> str:
 def instance(file: Path, code: str) -> Model:
     """A changed program with the data of the one in a file."""
     values = data_module.read(simulated(file), source.read(file).program.data.declarations)
-    return values.model(Library(toolchain.compile_library(code, name=file.stem)))
+    return values.model(Library(build.compile_library(code, name=file.stem)))
 
 
 @pytest.mark.slow

@@ -5,9 +5,9 @@ import pytest
 from evaluate import log_density
 from texts import canonical, words
 
-from stansub.stan.passes import Rewriting, rewriting
-from stansub.stan.rewriting import RefusedError
-from stansub.stan.series.lags import with_lags
+from stansub.stan.passes.fixpoint import Rewriting, rewriting
+from stansub.stan.passes.rewriting import RefusedError
+from stansub.stan.passes.series.lags import with_lags
 from stansub.stan.syntax import Block, Program
 
 HEAD = """

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stansub.errors import RunError
-from stansub.stan.library import Library, Model, Rng
+from stansub.stan.toolchain.library import Library, Model, Rng
 
 
 def test_a_library_without_a_function_of_the_c_api(tmp_path):

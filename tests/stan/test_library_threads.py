@@ -12,7 +12,7 @@ SCRIPT = """
 import sys, threading
 from pathlib import Path
 import numpy as np
-from stansub.stan.library import Library
+from stansub.stan.toolchain.library import Library
 
 found = []
 thread = threading.Thread(target=lambda: found.append(Library(Path(sys.argv[1]))))

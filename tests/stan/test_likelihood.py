@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from external import accepted
 
-from stansub.stan import stanc
 from stansub.stan.analysis import Analysis
 from stansub.stan.likelihood import LikelihoodSplit, split_likelihood
 from stansub.stan.syntax import parse
+from stansub.stan.toolchain import stanc
 from stansub.target.remainders import NoPredictorsError
 
 MULTILEVEL = Path(__file__).parents[1] / "run" / "programs" / "multilevel.stan"

@@ -8,7 +8,7 @@ import pytest
 from evaluate import log_density
 
 from stansub.stan.analysis import Analysis
-from stansub.stan.log_probabilities import added_up, with_log_probabilities
+from stansub.stan.passes.log_probabilities import added_up, with_log_probabilities
 from stansub.stan.source import read
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import Declaration, Program

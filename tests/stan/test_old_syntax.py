@@ -9,7 +9,7 @@ import pytest
 from stansub import cli
 from stansub.errors import InputError
 from stansub.stan import source
-from stansub.stan.old_syntax import converted
+from stansub.stan.reading.old_syntax import converted
 
 OLD = """functions {
   real[] twice(real[] x, int[,] k, vector[] v, real s) {

@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from stansub.stan.observation import follow
-from stansub.stan.predictors import _dense
-from stansub.stan.row_program import in_program
-from stansub.stan.rowwise import NotFollowedError
+from stansub.stan.observations.observation import follow
+from stansub.stan.observations.predictors import _dense
+from stansub.stan.observations.row_program import in_program
+from stansub.stan.observations.rowwise import NotFollowedError
 from stansub.stan.syntax import parse
 
 Array = NDArray[np.float64]

@@ -3,10 +3,10 @@
 import pytest
 from texts import canonical
 
-from stansub.stan import passes
 from stansub.stan.parts import divide
-from stansub.stan.passes import PASSES, Rewriting, rewriting
-from stansub.stan.rewriting import Edits, Pass, RefusedError, Symbols
+from stansub.stan.passes import fixpoint
+from stansub.stan.passes.fixpoint import PASSES, Rewriting, rewriting
+from stansub.stan.passes.rewriting import Edits, Pass, RefusedError, Symbols
 from stansub.stan.syntax import Program, names, parse
 
 LAGS, LISTED, RAGGED, RESIDUALS, CELL_BY_CELL, BY_CELLS, *_, SUMMARIES, TERMS = (one.name for one in PASSES)
@@ -100,7 +100,7 @@ model { %s }
     ],
 )
 def test_functions_of_the_likelihood_are_opened(statement: str, applied: tuple[str, ...]) -> None:
-    assert rewriting(read(FUNCTIONS % statement)).passes[: 1 + len(applied)] == (passes.FUNCTIONS, *applied)
+    assert rewriting(read(FUNCTIONS % statement)).passes[: 1 + len(applied)] == (fixpoint.FUNCTIONS, *applied)
 
 
 def test_no_pass_alone_takes_the_likelihood_apart() -> None:
@@ -122,10 +122,10 @@ def test_a_program_with_names_of_ours_is_left_alone() -> None:
 def test_passes_that_undo_each_other_end(monkeypatch: pytest.MonkeyPatch) -> None:
     program = read(CENTRED_SERIES)
     there_and_back = Pass("there and back", lambda one: Edits([], [(one.model.inside.before, "")]))
-    monkeypatch.setattr(passes, "PASSES", (there_and_back,))
+    monkeypatch.setattr(fixpoint, "PASSES", (there_and_back,))
     rewriting.cache_clear()
     try:
-        assert len(rewriting(program).passes) == passes._MOST
+        assert len(rewriting(program).passes) == fixpoint._MOST
     finally:
         rewriting.cache_clear()
 

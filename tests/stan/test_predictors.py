@@ -14,14 +14,14 @@ from scipy import stats
 from scipy.special import expit, log_softmax
 
 import stansub
-from stansub.stan import predictors as proving
-from stansub.stan import toolchain
-from stansub.stan.data import Data
+from stansub.stan.data.data import Data
 from stansub.stan.family import recognised
-from stansub.stan.predictors import Text, predictors_of, proved_predictors
-from stansub.stan.row_program import tail_rounding
-from stansub.stan.rowwise import NotFollowedError
+from stansub.stan.observations import predictors as proving
+from stansub.stan.observations.predictors import Text, predictors_of, proved_predictors
+from stansub.stan.observations.row_program import tail_rounding
+from stansub.stan.observations.rowwise import NotFollowedError
 from stansub.stan.syntax import Program, parse
+from stansub.stan.toolchain import build
 from stansub.target import remainders
 from stansub.target.blocks import Blocks
 from stansub.target.categories import Categorical, Ordered
@@ -557,7 +557,7 @@ def test_statements_are_followed_in_their_order(lines: str, expected: bool) -> N
 
 def test_nothing_is_compiled_and_what_is_wrong_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The proof compares the text with log likelihoods of blocks: here with right ones, and with others."""
-    monkeypatch.setattr(toolchain, "compile_library", lambda *_, **__: pytest.fail("it was compiled"))
+    monkeypatch.setattr(build, "compile_library", lambda *_, **__: pytest.fail("it was compiled"))
     text, blocks = text_of(read("z ~ normal(eta, scale);")), Blocks(N, 3)
     points = list(RNG.uniform(-1, 1, (3, DIM)))
     terms = [np.add.reduceat(normal(t.eta, t.scale), blocks.starts) for t in map(Point, points)]

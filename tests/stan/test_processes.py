@@ -10,7 +10,7 @@ import pytest
 from clocks import HANGS, wait_until
 
 from stansub.errors import RunError
-from stansub.stan import processes
+from stansub.stan.toolchain import processes
 
 CODE = "parameters { real x; } model { x ~ normal(0, 1); }"
 

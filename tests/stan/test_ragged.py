@@ -6,8 +6,8 @@ from evaluate import log_density
 from texts import canonical, words
 
 from stansub.stan.parts import divide
-from stansub.stan.ragged import by_rows
-from stansub.stan.rewriting import RefusedError
+from stansub.stan.passes.ragged import by_rows
+from stansub.stan.passes.rewriting import RefusedError
 from stansub.stan.syntax import Program
 
 HEAD = """

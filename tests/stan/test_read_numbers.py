@@ -11,7 +11,7 @@ import pytest
 
 from stansub import _loop
 from stansub.errors import InputError
-from stansub.stan import data
+from stansub.stan.data import data
 from stansub.stan.syntax import parse
 
 NUMBERS = """

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special
 
-from stansub.stan.observation import follow
-from stansub.stan.predictors import _dense
-from stansub.stan.row_program import in_program
-from stansub.stan.rowwise import Number, affine, apply, is_positive, is_same, pick, walk
+from stansub.stan.observations.observation import follow
+from stansub.stan.observations.predictors import _dense
+from stansub.stan.observations.row_program import in_program
+from stansub.stan.observations.rowwise import Number, affine, apply, is_positive, is_same, pick, walk
 from stansub.stan.syntax import parse
 from stansub.target.programs import ProgramFamily
 

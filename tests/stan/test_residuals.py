@@ -8,8 +8,8 @@ from texts import canonical, words
 from stansub.stan import source
 from stansub.stan.analysis import Analysis
 from stansub.stan.parts import divide
-from stansub.stan.rewriting import RefusedError
-from stansub.stan.series.residuals import with_residuals
+from stansub.stan.passes.rewriting import RefusedError
+from stansub.stan.passes.series.residuals import with_residuals
 from stansub.stan.syntax import Program
 
 PROGRAMS = Path(__file__).parents[2] / "benchmarks" / "reach" / "programs"

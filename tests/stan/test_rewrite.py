@@ -7,9 +7,9 @@ from external import accepted
 from texts import canonical
 
 from stansub.errors import InputError
-from stansub.stan import stanc
-from stansub.stan.rewrite import constants_program, in_one_slice, range_program, reserve_names, silenced
+from stansub.stan.passes.rewrite import constants_program, in_one_slice, range_program, reserve_names, silenced
 from stansub.stan.syntax import Target, Tilde, parse, tokenize, walk
+from stansub.stan.toolchain import stanc
 
 PROGRAMS = Path(__file__).parent / "programs"
 

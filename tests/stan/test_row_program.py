@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from stansub import _loop
-from stansub.stan import observation
 from stansub.stan.likelihood import LikelihoodSplit
-from stansub.stan.observation import follow
-from stansub.stan.predictors import _dense, compare
-from stansub.stan.row_program import _tail_rounding, in_program, tail_rounding
-from stansub.stan.rowwise import NotFollowedError, affine, apply, data, select
+from stansub.stan.observations import observation
+from stansub.stan.observations.observation import follow
+from stansub.stan.observations.predictors import _dense, compare
+from stansub.stan.observations.row_program import _tail_rounding, in_program, tail_rounding
+from stansub.stan.observations.rowwise import NotFollowedError, affine, apply, data, select
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import parse
 from stansub.target.blocks import Blocks

@@ -8,7 +8,7 @@ import pytest
 from evaluate import log_density
 
 from stansub.stan.analysis import Analysis
-from stansub.stan.scaled_effects import with_scaled_effects
+from stansub.stan.passes.scaled_effects import with_scaled_effects
 from stansub.stan.source import read
 from stansub.stan.syntax import Declaration, Program
 

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 from texts import canonical, words
 
-from stansub.stan import source, stanc
+from stansub.stan import source
 from stansub.stan.analysis import Analysis
 from stansub.stan.parts import divide
-from stansub.stan.scatter import observation_by_observation
-from stansub.stan.sizes import main_size
+from stansub.stan.passes.scatter import observation_by_observation
+from stansub.stan.reading.sizes import main_size
 from stansub.stan.structures import named
 from stansub.stan.syntax import Block, Program, parse
+from stansub.stan.toolchain import stanc
 
 ROOT = Path(__file__).parents[2]
 BRMS = ROOT / "benchmarks" / "reach" / "programs" / "brms_missing.stan"

@@ -16,13 +16,14 @@ from test_identity import check_identity, points
 
 import stansub
 from stansub.errors import InputError
-from stansub.stan import data as data_module
-from stansub.stan import source, toolchain, transformed_data
+from stansub.stan import source, transformed_data
 from stansub.stan.analysis import Analysis
-from stansub.stan.library import Library, Model
+from stansub.stan.data import data as data_module
+from stansub.stan.passes.scatter import observation_by_observation
 from stansub.stan.proof import draw_points
-from stansub.stan.scatter import observation_by_observation
 from stansub.stan.syntax import parse
+from stansub.stan.toolchain import build
+from stansub.stan.toolchain.library import Library, Model
 from stansub.types import FloatArray
 
 MISSING = PROGRAMS / "missing_values.stan"
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.slow
 def instance(code: str) -> Model:
     """A program with the data of that with missing values."""
     values = data_module.read(simulated(MISSING), source.read(MISSING).program.data.declarations)
-    return values.model(Library(toolchain.compile_library(code, name=MISSING.stem)))
+    return values.model(Library(build.compile_library(code, name=MISSING.stem)))
 
 
 def test_all_ways_to_fill_in() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_row_program import made, points
 
-from stansub.stan import row_program
+from stansub.stan.observations import row_program
 from stansub.target.remainders import LinearPredictors
 
 MODELS = {

@@ -4,9 +4,9 @@ import pytest
 from texts import canonical, words
 
 from stansub.stan.parts import divide
-from stansub.stan.rewriting import RefusedError
-from stansub.stan.size_variables import size_expressions, with_size_variables
-from stansub.stan.sizes import observations_in
+from stansub.stan.passes.rewriting import RefusedError
+from stansub.stan.passes.size_variables import size_expressions, with_size_variables
+from stansub.stan.reading.sizes import observations_in
 from stansub.stan.syntax import Program
 
 CODE = """

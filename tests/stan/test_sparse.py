@@ -13,12 +13,13 @@ from scipy import stats
 from scipy.special import expit
 
 from stansub.progress import TimeLimitError
-from stansub.stan import parameters, sparse
+from stansub.stan import sparse
 from stansub.stan.analysis import Analysis
-from stansub.stan.data import Data, load
-from stansub.stan.observation import follow
-from stansub.stan.predictors import Text, arguments_of, predictors_of
-from stansub.stan.row_program import in_program
+from stansub.stan.data.data import Data, load
+from stansub.stan.observations import parameters
+from stansub.stan.observations.observation import follow
+from stansub.stan.observations.predictors import Text, arguments_of, predictors_of
+from stansub.stan.observations.row_program import in_program
 from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import parse
 from stansub.target.groupings import Recentred

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stansub.errors import RunError
-from stansub.stan.stored_order import in_stored_order
+from stansub.stan.toolchain.stored_order import in_stored_order
 from stansub.types import FloatArray
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from texts import canonical
 
-from stansub.stan import stanc
-from stansub.stan.sizes import main_size, outcome_sizes
+from stansub.stan.reading.sizes import main_size, outcome_sizes
 from stansub.stan.structures import STRUCTURES, named
 from stansub.stan.syntax import Program, parse
+from stansub.stan.toolchain import stanc
 
 PROGRAMS = Path(__file__).parent / "programs"
 NO_SUMS = {

@@ -3,8 +3,8 @@
 import pytest
 from texts import canonical, words
 
-from stansub.stan.rewriting import RefusedError
-from stansub.stan.summaries import with_summaries
+from stansub.stan.passes.rewriting import RefusedError
+from stansub.stan.passes.summaries import with_summaries
 from stansub.stan.syntax import Program
 
 HEAD = """

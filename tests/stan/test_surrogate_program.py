@@ -10,11 +10,12 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.stan import source, toolchain
+from stansub.stan import source
 from stansub.stan.approximation import COMPILED_WITH, as_data
-from stansub.stan.data import Data
-from stansub.stan.library import Library
+from stansub.stan.data.data import Data
 from stansub.stan.surrogate import Surrogate, _is_slope
+from stansub.stan.toolchain import build
+from stansub.stan.toolchain.library import Library
 from stansub.target.approximation import Approximation, Profiles
 from stansub.target.directions import DirectionalTerms, Frame
 from stansub.target.elimination import Elimination
@@ -31,7 +32,7 @@ Array = NDArray[np.float64]
 @pytest.fixture(scope="module")
 def library() -> Library:
     code = source.read(PROGRAM).analysis.likelihood_split("N").surrogate
-    return Library(toolchain.compile_library(code, name="multilevel_surrogate", **COMPILED_WITH))
+    return Library(build.compile_library(code, name="multilevel_surrogate", **COMPILED_WITH))
 
 
 def random_approximation(seed: int) -> Approximation:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from typed import typed
 
 from stansub.errors import InputError
-from stansub.stan import stanc
 from stansub.stan.syntax import (
     Assign,
     Block,
@@ -48,6 +47,7 @@ from stansub.stan.syntax import (
     tokenize,
     walk,
 )
+from stansub.stan.toolchain import stanc
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted([*(ROOT / "stan_models").glob("*.stan"), *(Path(__file__).parent / "programs").glob("*.stan")])

@@ -25,8 +25,9 @@ from filelock import FileLock
 import stansub
 from stansub.errors import InputError, RunError
 from stansub.progress import Progress, TimeLimitError
-from stansub.stan import bridgestan_home, compiler, doctor, download, plan, stanc, toolchain
-from stansub.stan.bridgestan_home import _find_home, find_home
+from stansub.stan import plan
+from stansub.stan.toolchain import bridgestan_home, build, compiler, doctor, download, stanc
+from stansub.stan.toolchain.bridgestan_home import _find_home, find_home
 
 CODE = "parameters { real x; } model { x ~ normal(0, 1); }"
 
@@ -59,7 +60,7 @@ def fake_make(tmp_path, monkeypatch):
     script.write_text(FAKE_MAKE.format(log=log))
     script.chmod(0o755)
     monkeypatch.setenv("MAKE", str(script))
-    monkeypatch.setattr(toolchain, "_PROGRAMS_FIRST", 2)
+    monkeypatch.setattr(build, "_PROGRAMS_FIRST", 2)
 
     def calls(of_headers: bool = False) -> list[str]:
         lines = log.read_text().splitlines() if log.exists() else []
@@ -327,7 +328,7 @@ HOSTILE = [
 
 def test_what_a_program_is_called_reaches_neither_make_nor_a_shell(own_cache, fake_make):
     for n, name in enumerate(HOSTILE):
-        library = toolchain.compile_library(CODE.replace("x", f"x{n}"), name=name)
+        library = build.compile_library(CODE.replace("x", f"x{n}"), name=name)
         assert re.fullmatch(r"[A-Za-z]\w{0,70}-[0-9a-f]{20}\.so", library.name, re.ASCII)
         assert library.parent == own_cache / "libraries"
         *before, call = fake_make()
@@ -338,12 +339,12 @@ def test_what_a_program_is_called_reaches_neither_make_nor_a_shell(own_cache, fa
 
 def test_a_library_is_compiled_once(no_download, fake_make):
     said = []
-    library = toolchain.compile_library(CODE, name="my model", progress=said.append)
+    library = build.compile_library(CODE, name="my model", progress=said.append)
     assert library.read_text() == "firstsecond"
     assert library.name.startswith("my_model-")
     assert len(said) == 1
     assert "my model" in said[0]
-    assert toolchain.compile_library(CODE, name="my model", progress=said.append) == library
+    assert build.compile_library(CODE, name="my model", progress=said.append) == library
     assert len(fake_make()) == len(said) == 1
     assert "STAN_THREADS=true" in fake_make()[0]
     assert not list((no_download / "build").iterdir())
@@ -353,7 +354,7 @@ def test_progress_says_what_is_compiled_and_why_in_a_line_that_fits(no_download,
     for n, goal in enumerate(["", plan.PROPOSALS, plan._FEW, plan._DATA, plan._SILENT]):
         texts, progress = [], Progress()
         name, why = f"a_name_of_many_letters_{n}", f": also {goal} (once)" if goal else " (about 30 s, once; kept for"
-        toolchain.compile_library(CODE, name=name, suffix="_of", goal=goal, progress=texts.append)
+        build.compile_library(CODE, name=name, suffix="_of", goal=goal, progress=texts.append)
         assert texts[0].startswith(f"Compiling a_name_of_man...{why}")
         progress(texts[0])
         clock.advance(99)
@@ -361,8 +362,8 @@ def test_progress_says_what_is_compiled_and_why_in_a_line_that_fits(no_download,
 
 
 def test_the_c_api_is_compiled_once_for_all_models(no_download, fake_make):
-    toolchain.compile_library(CODE, name="one")
-    toolchain.compile_library(CODE, name="two")
+    build.compile_library(CODE, name="one")
+    build.compile_library(CODE, name="two")
     first, second = fake_make()
     assert "--old-file" not in first
     assert f"BRIDGE_O={no_download / 'api'}" in second
@@ -379,10 +380,10 @@ def flip(file: Path) -> None:
 
 @pytest.mark.parametrize("harm", [truncate, flip])
 def test_a_damaged_library_is_compiled_again_and_this_is_said(no_download, fake_make, harm):
-    library = toolchain.compile_library(CODE, name="m")
+    library = build.compile_library(CODE, name="m")
     harm(library)
     said = []
-    assert toolchain.compile_library(CODE, name="m", progress=said.append) == library
+    assert build.compile_library(CODE, name="m", progress=said.append) == library
     assert library.read_text() == "firstsecond"
     assert len(said) == 1
     assert "compiled m in the cache is damaged: compiling it again" in said[0]
@@ -391,18 +392,18 @@ def test_a_damaged_library_is_compiled_again_and_this_is_said(no_download, fake_
 
 def test_a_library_without_a_digest_is_compiled_again(no_download, fake_make):
     """It is what a compilation leaves that was ended before its last step, or an older version made it."""
-    library = toolchain.compile_library(CODE, name="m")
+    library = build.compile_library(CODE, name="m")
     library.with_name(f"{library.name}.sha256").unlink()
-    toolchain.compile_library(CODE, name="m")
+    build.compile_library(CODE, name="m")
     assert len(fake_make()) == 2
 
 
 def test_a_damaged_c_api_is_compiled_again(no_download, fake_make):
-    toolchain.compile_library(CODE, name="one")
+    build.compile_library(CODE, name="one")
     (api,) = (no_download / "api").glob("*.o")
     truncate(api)
-    toolchain.compile_library(CODE, name="two")
-    toolchain.compile_library(CODE, name="three")
+    build.compile_library(CODE, name="two")
+    build.compile_library(CODE, name="three")
     assert ["--old-file" in call for call in fake_make()] == [False, False, True]
     assert api.read_text() == "api\n"
 
@@ -413,7 +414,7 @@ def test_build_folders_of_killed_processes_are_removed(no_download, fake_make):
         (no_download / "build" / name).mkdir(parents=True)
     (no_download / "locks").mkdir()
     with FileLock(no_download / "locks" / "in_use.lock"):
-        toolchain.compile_library(CODE, name="m")
+        build.compile_library(CODE, name="m")
     assert [folder.name for folder in (no_download / "build").iterdir()] == ["in_use"]
 
 
@@ -425,7 +426,7 @@ def test_the_environment_does_not_set_variables_of_the_makefile(no_download, tmp
     for name in ("INCLUDE", "LIB", "STANC", "MAKEFLAGS"):
         monkeypatch.setenv(name, "/somewhere/else")
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
-    seen = toolchain.compile_library(CODE, name="m").read_text()
+    seen = build.compile_library(CODE, name="m").read_text()
     assert "/somewhere/else" not in seen
     assert "LC_ALL=C\n" in seen
 
@@ -436,7 +437,7 @@ def test_the_time_limit_ends_compiling_and_waiting(no_download, endless_make, cl
     def stages():
         return sorted(log.stage.name for log in logs if log.stage is not None)
 
-    with toolchain.in_background() as compiling:
+    with build.in_background() as compiling:
         both = [compiling(CODE, name="one", progress=log) for log in logs]
         wait_until(lambda: stages() == ["Compiling one", "Waiting for another process to compile one"])
         clock.advance(1.1)
@@ -452,7 +453,7 @@ def test_what_is_compiled_in_the_background_is_stopped_by_a_failure(no_download,
     libraries = []
 
     def interrupted():
-        with toolchain.in_background() as compiling:
+        with build.in_background() as compiling:
             libraries.extend(compiling(CODE, name=name) for name in ("one", "two", "three"))
             wait_until(lambda: list(no_download.glob("build/*")))
             raise KeyboardInterrupt
@@ -472,7 +473,7 @@ def precompiled(cache: Path) -> list[Path]:
 
 def compile_some(names: str) -> None:
     for name in names:
-        toolchain.compile_library(CODE, name=name)
+        build.compile_library(CODE, name=name)
 
 
 def test_headers_are_precompiled_once_programs_have_been_compiled_without(no_download, fake_make):
@@ -490,7 +491,7 @@ def test_the_time_after_precompiling_counts_as_compiling(no_download, fake_make)
     compile_some("ab")
     said: list[str] = []
     progress = Progress(said.append)
-    toolchain.compile_library(CODE, name="e", progress=progress)
+    build.compile_library(CODE, name="e", progress=progress)
     progress.end()
     assert [text.partition(" (")[0] for text in said] == ["Compiling e", "Precompiling Stan's headers", "Compiling e"]
     assert list(progress.seconds) == ["Compiling e", "Precompiling Stan's headers"]
@@ -536,7 +537,7 @@ def test_headers_that_another_process_precompiles_are_waited_for(no_download, fa
     (folder,) = (no_download / "headers").iterdir()
     said: list[str] = []
     with ThreadPoolExecutor() as pool, FileLock(no_download / "locks" / f"{folder.name}-header.lock"):
-        library = pool.submit(toolchain.compile_library, CODE, name="c", progress=said.append)
+        library = pool.submit(build.compile_library, CODE, name="c", progress=said.append)
         wait_until(lambda: any(text.startswith("Precompiling Stan's headers") for text in said))
         (folder / "stan.hpp.gch").touch(0o644)
     assert library.result().is_file()
@@ -554,12 +555,12 @@ def test_a_program_that_waits_for_headers_counts_as_compiling_afterwards(no_down
         said.append(text)
         if not reported.is_set():
             reported.set()
-            progress(toolchain._PRECOMPILING)
+            progress(build._PRECOMPILING)
 
     progress = Progress(hear)
     with ThreadPoolExecutor() as pool, FileLock(no_download / "locks" / f"{folder.name}-header.lock"):
-        library = pool.submit(toolchain.compile_library, CODE, name="c", progress=progress)
-        wait_until(lambda: said.count(toolchain._PRECOMPILING) == 2)
+        library = pool.submit(build.compile_library, CODE, name="c", progress=progress)
+        wait_until(lambda: said.count(build._PRECOMPILING) == 2)
         (folder / "stan.hpp.gch").touch(0o644)
     assert library.result().is_file()
     assert said[-1].startswith("Compiling c")
@@ -580,7 +581,7 @@ def test_a_program_that_fails_with_some_headers_is_compiled_with_all(no_download
     script = Path(os.environ["MAKE"])
     script.write_text(script.read_text().replace("target=", 'case "$*" in *HEADERS=*) exit 2;; esac; target=', 1))
     said: list[str] = []
-    library = toolchain.compile_library(CODE, name="d", progress=said.append)
+    library = build.compile_library(CODE, name="d", progress=said.append)
     assert library.is_file()
     assert "Compiling d again with all of Stan's headers" in said
     assert not header.exists()
@@ -598,11 +599,11 @@ def test_headers_that_do_not_compile_are_done_without(no_download, fake_make):
 
 @pytest.mark.slow
 def test_a_program_is_the_same_with_precompiled_headers(no_download, monkeypatch):
-    without = toolchain.compile_library(CODE, name="same")
-    monkeypatch.setattr(toolchain, "_PROGRAMS_FIRST", 0)
+    without = build.compile_library(CODE, name="same")
+    monkeypatch.setattr(build, "_PROGRAMS_FIRST", 0)
     kept = without.read_bytes()
     without.unlink()
-    again = toolchain.compile_library(CODE, name="same")
+    again = build.compile_library(CODE, name="same")
     assert precompiled(no_download)
     assert again == without
     assert again.read_bytes() == kept
@@ -615,22 +616,22 @@ def test_everything_that_matters_is_in_the_name(no_download, fake_make, tmp_path
     header = tmp_path / "header.hpp"
     header.write_text("// one")
     libraries = [
-        toolchain.compile_library(CODE, name="m"),
-        toolchain.compile_library(CODE + " ", name="m"),
-        toolchain.compile_library(CODE, name="n"),
-        toolchain.compile_library(CODE, name="m", stanc_args=["--O1"]),
-        toolchain.compile_library(CODE, name="m", stanc_args=["--allow-undefined"], user_header=header),
+        build.compile_library(CODE, name="m"),
+        build.compile_library(CODE + " ", name="m"),
+        build.compile_library(CODE, name="n"),
+        build.compile_library(CODE, name="m", stanc_args=["--O1"]),
+        build.compile_library(CODE, name="m", stanc_args=["--allow-undefined"], user_header=header),
     ]
     header.write_text("// two")
-    libraries.append(toolchain.compile_library(CODE, name="m", stanc_args=["--allow-undefined"], user_header=header))
+    libraries.append(build.compile_library(CODE, name="m", stanc_args=["--allow-undefined"], user_header=header))
     monkeypatch.setenv("CXXFLAGS", "-g")
-    libraries.append(toolchain.compile_library(CODE, name="m"))
+    libraries.append(build.compile_library(CODE, name="m"))
     monkeypatch.setenv("TARGET_ARCH", "")
-    libraries.append(toolchain.compile_library(CODE, name="m"))
+    libraries.append(build.compile_library(CODE, name="m"))
     monkeypatch.setattr(compiler, "processor", lambda: ("another", "avx"))
-    libraries.append(toolchain.compile_library(CODE, name="m"))
+    libraries.append(build.compile_library(CODE, name="m"))
     monkeypatch.setattr(compiler, "first_line", lambda program: "another version")
-    libraries.append(toolchain.compile_library(CODE, name="m"))
+    libraries.append(build.compile_library(CODE, name="m"))
     assert len(set(libraries)) == len(libraries) == len(fake_make())
 
 
@@ -638,7 +639,7 @@ def test_two_processes_compile_one_library(no_download, fake_make, monkeypatch):
     monkeypatch.setenv("PAUSE", "0.5")
     find_home()
     script = (
-        "from stansub.stan.toolchain import compile_library\n"
+        "from stansub.stan.toolchain.build import compile_library\n"
         f"path = compile_library({CODE!r}, name='same', progress=print)\n"
         "print(path, path.read_text())\n"
     )
@@ -664,7 +665,7 @@ def test_what_stanc_refuses_is_one_line(no_download, tmp_path, monkeypatch):
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
     with pytest.raises(RunError, match=r"^compiling m failed: m\.stan, line 1, column .*without.* definition\.$"):
-        toolchain.compile_library("functions { real f(real x); } " + CODE, name="m")
+        build.compile_library("functions { real f(real x); } " + CODE, name="m")
 
 
 def test_a_failed_compilation_leaves_nothing(no_download, tmp_path, monkeypatch):
@@ -676,7 +677,7 @@ def test_a_failed_compilation_leaves_nothing(no_download, tmp_path, monkeypatch)
     script.chmod(0o755)
     monkeypatch.setenv("MAKE", str(script))
     with pytest.raises(RunError, match=r"compiling m failed: m\.hpp:7:1: error: no matching function"):
-        toolchain.compile_library(CODE, name="m")
+        build.compile_library(CODE, name="m")
     assert not list((no_download / "libraries").iterdir())
     assert not list((no_download / "build").iterdir())
     assert not list((no_download / "api").iterdir())
@@ -686,14 +687,14 @@ def test_a_failed_compilation_leaves_nothing(no_download, tmp_path, monkeypatch)
 def test_missing_tools_say_what_to_install(no_download, monkeypatch, variable, what):
     monkeypatch.setenv(variable, "/nonexistent/tool")
     with pytest.raises(RunError, match=f"no {what}.*apt install g\\+\\+ make"):
-        toolchain.compile_library(CODE, name="m")
+        build.compile_library(CODE, name="m")
 
 
 def test_a_cache_that_cannot_be_written(no_download, fake_make, tmp_path, monkeypatch):
     find_home()
     (no_download / "libraries").write_text("a file where a folder should be")
     with pytest.raises(InputError, match=r"cannot write to the cache directory.*STANSUB_CACHE"):
-        toolchain.compile_library(CODE, name="m")
+        build.compile_library(CODE, name="m")
     (tmp_path / "file").touch()
     monkeypatch.setenv("STANSUB_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(InputError, match=r"/file is a file; set STANSUB_CACHE to a folder$"):
@@ -708,7 +709,7 @@ def test_a_full_disk_is_one_line(no_download, fake_make, monkeypatch):
 
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(RunError, match=r"No space left on device; set STANSUB_CACHE"):
-        toolchain.compile_library(CODE, name="m")
+        build.compile_library(CODE, name="m")
 
 
 def test_a_disk_that_is_full_while_compiling(no_download, tmp_path):
@@ -725,7 +726,7 @@ def test_a_disk_that_is_full_while_compiling(no_download, tmp_path):
         "import resource\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
         "from stansub.errors import RunError\n"
-        "from stansub.stan.toolchain import compile_library\n"
+        "from stansub.stan.toolchain.build import compile_library\n"
         f"try: compile_library({CODE!r}, name='m')\n"
         "except RunError as error: print(error)\n"
     )
@@ -743,7 +744,7 @@ def test_a_disk_that_is_full_while_compiling(no_download, tmp_path):
 def test_a_cache_whose_name_make_cannot_take(monkeypatch, tmp_path):
     monkeypatch.setenv("STANSUB_CACHE", str(tmp_path / "my cache"))
     with pytest.raises(InputError, match="STANSUB_CACHE"):
-        toolchain.compile_library(CODE, name="m")
+        build.compile_library(CODE, name="m")
     assert any(not check.ok for check in doctor.examine())
 
 
@@ -818,7 +819,7 @@ def test_examine_says_what_to_do(no_download, monkeypatch):
 
 
 def test_examine_counts_damaged_libraries(no_download, fake_make):
-    libraries = [toolchain.compile_library(CODE, name=name) for name in ("one", "two")]
+    libraries = [build.compile_library(CODE, name=name) for name in ("one", "two")]
     programs = {check.name: check for check in doctor.examine()}["compiled programs"]
     assert programs.ok
     assert programs.value.startswith("2, 0.0 MB, none damaged")
@@ -831,10 +832,10 @@ def test_examine_counts_damaged_libraries(no_download, fake_make):
 def test_clear_removes_what_was_compiled(no_download, fake_make):
     home = find_home()
     for name in ("one", "two"):
-        toolchain.compile_library(CODE, name=name)
+        build.compile_library(CODE, name=name)
     assert doctor.clear() == f"Removed the compiled programs in {no_download}: 2, 0.0 MB"
     assert not (no_download / "libraries").exists()
     assert not (no_download / "api").exists()
     assert home.stanc.exists()
-    assert toolchain.compile_library(CODE, name="one").is_file()
+    assert build.compile_library(CODE, name="one").is_file()
     assert len(fake_make()) == 3

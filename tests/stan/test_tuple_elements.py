@@ -10,8 +10,8 @@ from texts import canonical, words
 
 import stansub
 from stansub.stan.analysis import Analysis
+from stansub.stan.passes.tuple_elements import with_tuple_elements
 from stansub.stan.syntax import Program
-from stansub.stan.tuple_elements import with_tuple_elements
 
 CODE = """
 functions {{ tuple(vector, real) scaled(vector v) {{ return (v / sd(v), sd(v)); }} }}

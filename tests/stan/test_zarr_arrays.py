@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stansub import InputError
-from stansub.stan.formats import Values, opened
+from stansub.stan.data.formats import Values, opened
 
 zarr = pytest.importorskip("zarr")
 

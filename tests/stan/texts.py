@@ -1,7 +1,7 @@
 """Texts of programs, and their words."""
 
-from stansub.stan import stanc
 from stansub.stan.syntax import Program, parse, tokenize
+from stansub.stan.toolchain import stanc
 
 
 def canonical(code: str) -> Program:

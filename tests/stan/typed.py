@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from stansub.stan.reading.typing import COMPLEX, INT, REAL, Types
 from stansub.stan.syntax import (
     Assign,
     Declaration,
@@ -20,7 +21,6 @@ from stansub.stan.syntax import (
     UnsizedType,
     name_of,
 )
-from stansub.stan.typing import COMPLEX, INT, REAL, Types
 
 
 def typed(program: Program) -> Iterator[tuple[Expression, UnsizedType]]:

@@ -7,8 +7,8 @@ import pytest
 
 from stansub.stan.analysis import Analysis
 from stansub.stan.sparse import sparse_predictors
-from stansub.stan.stanc import canonical_code
 from stansub.stan.syntax import parse
+from stansub.stan.toolchain.stanc import canonical_code
 from stansub.target.approximation import Approximation
 from stansub.target.cholesky import is_definite
 from stansub.target.simplexes import Simplexes

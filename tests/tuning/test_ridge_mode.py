@@ -13,8 +13,8 @@ from stansub.errors import RunError
 from stansub.progress import Progress
 from stansub.stan.analysis import Analysis
 from stansub.stan.sparse import sparse_predictors
-from stansub.stan.stanc import canonical_code
 from stansub.stan.syntax import parse
+from stansub.stan.toolchain.stanc import canonical_code
 from stansub.target.cholesky import order_of
 from stansub.target.families import Poisson
 from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows

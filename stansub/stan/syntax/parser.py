@@ -63,7 +63,7 @@ _ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", ".*=", "./=", "<-")
 
 
 def parse(code: str) -> Program:
-    """Parse a program in canonical form (`stansub.stan.stanc`); InputError if the text is no such program."""
+    """Parse a program in canonical form (`stansub.stan.toolchain.stanc`); InputError if the text is no such program."""
     return _Parser(code).program()
 
 

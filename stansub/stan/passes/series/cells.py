@@ -1,0 +1,248 @@
+"""Tables of outcomes whose rows have parameters of their own, with an observation for each cell.
+
+In ``for (j in 1:J) y[j] ~ bernoulli_logit(theta[j] - b);``, where row j has the answers of a person to all items, the
+data cannot be cut by persons or by items, because both have parameters. Given these, the cells are independent. Two
+passes write the likelihood over cells: the first writes densities of whole rows or columns as loops over cells, the
+second writes loops over the cells of a table as a loop over rows of data, each with its place in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from stansub.stan.passes.rewriting import Edits, Pass, Symbols
+from stansub.stan.passes.series.nests import Nest, is_carried
+from stansub.stan.passes.series.row_variables import RowVariables
+from stansub.stan.passes.series.rows import ONE, Rows
+from stansub.stan.reading.reach import BY_ELEMENT, ELEMENTWISE, REPEATED, SAME_ELEMENTS
+from stansub.stan.reading.sizes import JOINT, has_terms
+from stansub.stan.reading.typing import types_in_blocks
+from stansub.stan.syntax import (
+    Assign,
+    Call,
+    Declaration,
+    Expression,
+    For,
+    Infix,
+    Name,
+    Node,
+    Prefix,
+    Program,
+    Slice,
+    Statement,
+    Subscript,
+    Transpose,
+    added_density,
+    changed,
+    find,
+    flat,
+    names,
+    printed,
+    unlooped,
+    writes,
+)
+
+# Dimensions of elements of arrays.
+_DIMS = {"int": 0, "real": 0, "vector": 1, "row_vector": 1, "matrix": 2}
+_OPERATORS = frozenset({"+", "-", "*", "/", "^", *BY_ELEMENT})
+# Densities whose last argument is a vector for each single outcome.
+_ORDERED = ("ordered_logistic", "ordered_probit")
+
+
+class _JointError(Exception):
+    """Cells are used together."""
+
+
+@Pass.named("densities of rows of a table cell by cell")
+def cell_by_cell(program: Program) -> Edits:
+    """Write densities of rows or columns of a table as loops over its cells."""
+    symbols, found = Symbols.of(program), []
+    for loop, _ in unlooped(program.model.statements):
+        if isinstance(loop, For) and (lines := _Line(program, loop, Name(symbols.fresh("cell"))).over_cells()):
+            found.append((loop.span, printed(lines)))
+    return Edits([], found)
+
+
+@Pass.named("cells of a table as rows of data")
+def by_cells(program: Program) -> Edits:
+    """Write loops over the cells of a table whose rows have parameters as loops over rows of data."""
+    rows, found = Rows(program), []
+    for loop, above in unlooped(program.model.statements, program.transformed_parameters.statements):
+        if isinstance(loop, For) and has_terms(loop):
+            nest = Nest.of(rows, _inward(loop), RowVariables(rows, above))
+            if _is_table(program, nest.loops, nest.body):
+                found.append((loop.span, str(nest.over_rows())))
+    return rows.edits(found)
+
+
+def _inward(loop: For) -> For:
+    """Return nested loops with what the outer ones compute moved into the innermost, if values stay the same."""
+    *before, last = loop.body
+    if not isinstance(last, For) or not has_terms(last):
+        return loop
+    own, again = {one.name for one in before if isinstance(one, Declaration)}, writes(*last.body)
+    found = {one.name for one in before if isinstance(one, Declaration) and one.value is not None}
+    found |= writes(*(one for one in before if isinstance(one, Assign)))
+    if (
+        not all(isinstance(one, Declaration | Assign) for one in before)
+        or not found <= own
+        or own & names(last.lower, last.upper)
+        or again & (found | (names(*before) - own))
+        or any(is_carried(last.body, name) for name in own - found)
+    ):
+        return loop
+    return replace(loop, body=(_inward(replace(last, body=(*before, *last.body))),))
+
+
+def _is_table(program: Program, loops: tuple[For, ...], body: tuple[Statement, ...]) -> bool:
+    """Return whether nested loops run over the cells of a table of data whose rows have parameters."""
+    places, sizes, changing = {one.variable for one in loops}, program.sizes_of_parameters, program.changing_names
+    reads = [(str(base), [str(one) for one in indices]) for base, indices in map(flat, find(Subscript, body))]
+    own = {index for name, at in reads if name in changing for index in at}
+    of_parameters = {one.variable for one in loops if str(one.upper) in sizes}
+    rows = {one.variable for one in loops if one.lower == ONE} & of_parameters & own
+    computed = changing - {one.name for one in program.parameters.declarations}
+    if any(name in computed and (places - of_parameters) & set(at) for name, at in reads):
+        return False  # computed for each row or column that has no parameters: these are the observations
+    cells = [(name, at) for name, at in reads if len(places & set(at)) > 1]
+    if any(name in changing for name, _ in cells):  # a parameter for each cell
+        return False
+    return any(at[0] in rows for _, at in cells)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A loop over rows or columns of tables."""
+
+    program: Program
+    loop: For
+    cell: Name
+    """Variable of a loop over the cells of one of them."""
+
+    def over_cells(self) -> list[Statement]:
+        """Return loops over cells, after what else the loop does; empty if it has no such densities, or other ones."""
+        found = {one: table for one in self.loop.body if (table := self._table(one)) is not None}
+        values = [one for one in self.loop.body if isinstance(one, Declaration) and one.name in self._values]
+        others = tuple(one for one in self.loop.body if one not in found and one not in values)
+        if not found or writes(*others) & names(*found, *values):
+            return []
+        lines: list[Statement] = [replace(self.loop, body=others)] if others else []
+        try:
+            for one, n in found.items():
+                inner = For(self.cell.name, ONE, n, (self._by_cell(one),))
+                loop = replace(self.loop, body=(inner,))
+                if not _is_table(self.program, (loop, inner), inner.body):
+                    return []
+                lines.append(loop)
+        except _JointError:
+            return []
+        return lines
+
+    def _table(self, statement: Statement) -> Expression | None:
+        """Return the number of cells in this row or column, if the statement is their density."""
+        density = added_density(statement)
+        if density is None or density.name.startswith(JOINT) or density.name.endswith("_glm"):
+            return None
+        base, indices = flat(density.left)
+        sizes = self._sizes.get(str(base), ())
+        if len(sizes) != 2 or Name(self.loop.variable) not in indices:
+            return None
+        with suppress(_JointError, ValueError):
+            (axis,) = self._open(indices, 2)
+            return sizes[axis]
+        return None
+
+    @cached_property
+    def _sizes(self) -> Mapping[str, tuple[Expression, ...]]:
+        return {one.name: one.all_dims for one in self.program.data_declarations}
+
+    @cached_property
+    def _values(self) -> Mapping[str, Expression]:
+        """Return values of the loop's own variables that are declared with a value and not changed."""
+        declared = [one for one in self.loop.body if isinstance(one, Declaration)]
+        changes = writes(*(one for one in self.loop.body if one not in declared))
+        return {one.name: one.value for one in declared if one.value is not None and one.name not in changes}
+
+    def _by_cell(self, statement: Statement) -> Statement:
+        """Return a density of all cells as that of a single one."""
+        density = added_density(statement)
+        assert density is not None
+        n_others = len(density.arguments) - (density.name in _ORDERED)
+        whole = (density.left, *density.arguments[:n_others])
+        given: dict[Node, Node] = {one: self._at(one) for one in whole}
+        return changed(statement, given.get)
+
+    def _at(self, expression: Expression) -> Expression:
+        """Return the value of an expression for the cell; _JointError if it has values of several cells."""
+        if isinstance(expression, Name) and expression.name in self._values:
+            return self._at(self._values[expression.name])
+        if self._n_dims(expression) == 0:
+            return self._scalar(expression)
+        match expression:
+            case Transpose(operand):
+                return self._at(operand)
+            case Prefix("+" | "-", operand):
+                return replace(expression, operand=self._at(operand))
+            case Infix("*", left, right) if self._n_dims(left) and self._n_dims(right):
+                return self._product(left, right)
+            case Infix(operator, left, right) if operator in _OPERATORS:
+                return Infix(BY_ELEMENT.get(operator, operator), self._at(left), self._at(right))
+            case Call(name, arguments) if name in ELEMENTWISE:
+                return replace(expression, arguments=tuple(map(self._at, arguments)))
+            case Call(name, (inside,)) if name in SAME_ELEMENTS:
+                return self._at(inside)
+            case Call(name, (value, _)) if REPEATED.get(name) == 1:
+                return self._at(value)
+            case Name() | Subscript():
+                return self._element(expression)
+        raise _JointError
+
+    def _scalar(self, expression: Expression) -> Expression:
+        if names(expression) & set(self._values):
+            raise _JointError
+        return expression
+
+    def _product(self, left: Expression, right: Expression) -> Expression:
+        """Return an element of a product of a matrix and a vector."""
+        kinds = [types_in_blocks(self.program).of(one).base for one in (left, right)]
+        if kinds == ["matrix", "vector"]:
+            return Infix("*", self._element(left), right)
+        if kinds == ["row_vector", "matrix"]:
+            return Infix("*", left, self._element(right, axis=1))
+        raise _JointError
+
+    def _element(self, expression: Expression, axis: int = 0) -> Expression:
+        """Return a variable, or a part of it, at the cell."""
+        base, indices = flat(expression)
+        if not isinstance(base, Name) or base.name in self._values:
+            raise _JointError
+        kind = types_in_blocks(self.program).of(base)
+        n_dims = kind.depth + _DIMS.get(kind.base, 0)
+        at = self._open(indices, n_dims)[axis]
+        given = [*indices, *[Slice()] * (n_dims - len(indices))]
+        given[at] = self.cell if isinstance(given[at], Slice) else self._at(given[at])
+        return Subscript(base, tuple(given))
+
+    def _open(self, indices: tuple[Expression, ...], n_dims: int) -> list[int]:
+        """Return the dimensions of a variable that indices leave, or select by a list.
+
+        Raises `_JointError` if an index is a range.
+        """
+        found = []
+        for k in range(n_dims):
+            index = indices[k] if k < len(indices) else Slice()
+            if isinstance(index, Slice) and not index.is_whole:
+                raise _JointError
+            if isinstance(index, Slice) or self._n_dims(index):
+                found.append(k)
+        return found
+
+    def _n_dims(self, expression: Expression) -> int:
+        """Return the number of dimensions of a value; _JointError if it is not known."""
+        kind = types_in_blocks(self.program).of(expression)
+        if kind.base not in _DIMS:
+            raise _JointError
+        return kind.depth + _DIMS[kind.base]

@@ -1,0 +1,1 @@
+"""What a program's text says: types, sizes, dependence, reach."""

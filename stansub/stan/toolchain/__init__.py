@@ -1,0 +1,1 @@
+"""The toolchain: stanc, compilation, its cache, and calls of compiled libraries."""
