@@ -295,8 +295,8 @@ def _block_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n:
     """Return the default observations per block."""
     variates = config.order != "0"
     if rule.needs_range:
-        program = range_sources.Program(analysis, config.order)
-        variates = range_sources.bounds_remainders(rule, program, config.range_source)
+        request = range_sources.RangeRequest(analysis, config.order)
+        variates = range_sources.bounds_remainders(rule, request, config.range_source)
     return rule.block_size(n, instances=instances, variates=variates)
 
 

@@ -33,8 +33,8 @@ class Ranges:
     """Reasons for the choice."""
 
 
-class Program(NamedTuple):
-    """What a program has for a range, and the requested control variates, whose remainders the range may be of."""
+class RangeRequest(NamedTuple):
+    """A program, and the requested control variates, whose remainders the range may be of."""
 
     analysis: Analysis
     order: str
@@ -61,16 +61,16 @@ class Program(NamedTuple):
 class _Source(ABC):
     """A source of the range."""
 
-    def of_remainders(self, program: Program) -> bool:
+    def of_remainders(self, request: RangeRequest) -> bool:
         """Return whether the range is that of remainders, of which blocks may be small."""
         return False
 
-    def suggests_itself(self, program: Program) -> bool:
+    def suggests_itself(self, request: RangeRequest) -> bool:
         """Return whether the source is a candidate for the default."""
         return False
 
     @abstractmethod
-    def make(self, posterior: Posterior, program: Program, progress: Callable[[str], None] | None) -> ranges.Range:
+    def make(self, posterior: Posterior, request: RangeRequest, progress: Callable[[str], None] | None) -> ranges.Range:
         """Return the range; raise InputError if the program lacks what it needs."""
 
     def notes(self, *, given: bool) -> tuple[Chosen, ...]:
@@ -79,63 +79,66 @@ class _Source(ABC):
 
 
 class _Derivative(_Source):
-    def of_remainders(self, program: Program) -> bool:
-        return program.bounded > 0
+    def of_remainders(self, request: RangeRequest) -> bool:
+        return request.bounded > 0
 
-    def suggests_itself(self, program: Program) -> bool:
-        return program.bounded > 0
+    def suggests_itself(self, request: RangeRequest) -> bool:
+        return request.bounded > 0
 
-    def make(self, posterior: Posterior, program: Program, progress: Callable[[str], None] | None) -> ranges.Range:
-        if not program.bounded:
+    def make(self, posterior: Posterior, request: RangeRequest, progress: Callable[[str], None] | None) -> ranges.Range:
+        if not request.bounded:
             raise InputError(
                 f"`range_source='derivative'` needs control variates and a function {DERIVATIVES[2]}(int i, ...) in "
                 f"the program (with `control_variates=1` {DERIVATIVES[1]})"
             )
-        function = DERIVATIVES[program.bounded]
-        if program.analysis.takes_metric(function):
-            return ranges.Predictors(program.bounded)
-        return ranges.Derivative(float(posterior.constants(function, progress=progress).max()), program.bounded)
+        function = DERIVATIVES[request.bounded]
+        if request.analysis.takes_metric(function):
+            return ranges.Predictors(request.bounded)
+        return ranges.Derivative(float(posterior.constants(function, progress=progress).max()), request.bounded)
 
 
-class _Lipschitz(_Source):
-    def suggests_itself(self, program: Program) -> bool:
-        return LIPSCHITZ in program.analysis.functions
+@dataclass(frozen=True)
+class _OfDifferences(_Source):
+    """A function of the program that gives the range of log likelihood differences."""
 
-    def make(self, posterior: Posterior, program: Program, progress: Callable[[str], None] | None) -> ranges.Range:
-        program.check_differences("lipschitz")
-        if LIPSCHITZ not in program.analysis.functions:
-            raise InputError(f"`range_source='lipschitz'` needs a function {LIPSCHITZ}(int i, ...) in the program")
-        return ranges.Lipschitz(float(posterior.constants(LIPSCHITZ, progress=progress).max()))
+    kind: str
+    function: str
+    arguments: str
+    read: Callable[..., ranges.Range]
+
+    def suggests_itself(self, request: RangeRequest) -> bool:
+        return self.function in request.analysis.functions
+
+    def make(self, posterior: Posterior, request: RangeRequest, progress: Callable[[str], None] | None) -> ranges.Range:
+        request.check_differences(self.kind)
+        if self.function not in request.analysis.functions:
+            raise InputError(
+                f"`range_source='{self.kind}'` needs a function {self.function}({self.arguments}) in the program"
+            )
+        return self.read(posterior, progress=progress)
 
 
-class _Function(_Source):
-    def suggests_itself(self, program: Program) -> bool:
-        return _RANGE in program.analysis.functions
-
-    def make(self, posterior: Posterior, program: Program, progress: Callable[[str], None] | None) -> ranges.Range:
-        program.check_differences("function")
-        if _RANGE not in program.analysis.functions:
-            raise InputError(f"`range_source='function'` needs a function {_RANGE}(...) in the program")
-        return range_function(posterior, progress=progress)
+def _lipschitz(posterior: Posterior, *, progress: Callable[[str], None] | None) -> ranges.Range:
+    return ranges.Lipschitz(float(posterior.constants(LIPSCHITZ, progress=progress).max()))
 
 
 class _Predictors(_Source):
     """Proved bounds, the default if no function of the program gives the range."""
 
-    def of_remainders(self, program: Program) -> bool:
-        return program.order != "0"
+    def of_remainders(self, request: RangeRequest) -> bool:
+        return request.order != "0"
 
-    def suggests_itself(self, program: Program) -> bool:
-        given = {*DERIVATIVES.values(), LIPSCHITZ, _RANGE} & program.analysis.functions
-        return program.order != "0" and not given and (program.known_predictors or program.analysis.has_family)
+    def suggests_itself(self, request: RangeRequest) -> bool:
+        given = {*DERIVATIVES.values(), LIPSCHITZ, _RANGE} & request.analysis.functions
+        return request.order != "0" and not given and (request.known_predictors or request.analysis.has_family)
 
-    def make(self, posterior: Posterior, program: Program, progress: Callable[[str], None] | None) -> ranges.Range:
-        if program.order == "0":
+    def make(self, posterior: Posterior, request: RangeRequest, progress: Callable[[str], None] | None) -> ranges.Range:
+        if request.order == "0":
             raise InputError(
                 "`range_source='predictors'` gives the range of remainders of control variates: leave out "
                 "`control_variates=0`"
             )
-        return ranges.Predictors(2 if program.order == "auto" else int(program.order))
+        return ranges.Predictors(2 if request.order == "auto" else int(request.order))
 
     def notes(self, *, given: bool) -> tuple[Chosen, ...]:
         return (RangeByPredictors(given),)
@@ -147,32 +150,32 @@ class _WithoutFunction(_Source):
 
     range: ranges.Range
 
-    def make(self, posterior: Posterior, program: Program, progress: Callable[[str], None] | None) -> ranges.Range:
+    def make(self, posterior: Posterior, request: RangeRequest, progress: Callable[[str], None] | None) -> ranges.Range:
         return self.range
 
 
 # In the order in which the default is chosen.
 _SOURCES: Mapping[str, _Source] = {
     "derivative": _Derivative(),
-    "lipschitz": _Lipschitz(),
-    "function": _Function(),
+    "lipschitz": _OfDifferences("lipschitz", LIPSCHITZ, "int i, ...", _lipschitz),
+    "function": _OfDifferences("function", _RANGE, "...", range_function),
     "predictors": _Predictors(),
     "scan": _WithoutFunction(ranges.Scan()),
     "estimate": _WithoutFunction(ranges.Estimate()),
 }
 
 
-def source_name(kind: str, program: Program) -> str | None:
+def source_name(kind: str, request: RangeRequest) -> str | None:
     """Return the name of the source, the default for "auto"; None if the program has nothing for it."""
     if kind != "auto":
         return kind
-    return next((name for name, source in _SOURCES.items() if source.suggests_itself(program)), None)
+    return next((name for name, source in _SOURCES.items() if source.suggests_itself(request)), None)
 
 
-def bounds_remainders(test: StoppingRule, program: Program, kind: str) -> bool:
+def bounds_remainders(test: StoppingRule, request: RangeRequest, kind: str) -> bool:
     """Return whether the range will be that of remainders, as far as the program's text tells."""
-    name = source_name(kind, program) if test.needs_range else None
-    return name is not None and _SOURCES[name].of_remainders(program)
+    name = source_name(kind, request) if test.needs_range else None
+    return name is not None and _SOURCES[name].of_remainders(request)
 
 
 def choose_range(
@@ -200,12 +203,12 @@ def choose_range(
     check_range(test, kind)
     if not test.needs_range:
         return Ranges("none")
-    program = Program(posterior.analysis, order, posterior.known_predictors is not None)
-    name = source_name(kind, program)
+    request = RangeRequest(posterior.analysis, order, posterior.known_predictors is not None)
+    name = source_name(kind, request)
     if name is None:
         raise InputError(_no_range(test, order))
     source = _SOURCES[name]
-    return Ranges(name, source.make(posterior, program, progress), source.notes(given=kind != "auto"))
+    return Ranges(name, source.make(posterior, request, progress), source.notes(given=kind != "auto"))
 
 
 def _no_range(test: StoppingRule, order: str) -> str:

@@ -15,6 +15,7 @@ prove it. Effects that are u are found from their prior (`stansub.tuning.normal_
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -259,24 +260,51 @@ class _Blocks(NamedTuple):
     """Shape (n, size (size + 1) / 2): places of their functions among those of all blocks."""
 
 
-class _Matrices:
-    """S of all blocks as a function of the parameters."""
+class _Candidates(ABC):
+    """Blocks of effects, of which functions of other parameters may determine S.
+
+    Attributes
+    ----------
+    sizes : ndarray, shape (n_blocks,)
+        Number of effects of each block.
+    places : ndarray, shape (n_effects,)
+        The effects, block by block.
+    """
+
+    sizes: Places
+    places: Places
+
+    @property
+    def numbers(self) -> Places:
+        """Return the number of functions of each block."""
+        return self.sizes * (self.sizes + 1) // 2
+
+    @abstractmethod
+    def functions(self, theta: FloatArray) -> FloatArray:
+        """Return the values of all functions, block by block; NaN where S has another form."""
+
+    @abstractmethod
+    def images(self, kept: NDArray[np.bool_]) -> sp.csc_array:
+        """Return the change of the arguments with each element of some blocks' S z, shape (m, n)."""
+
+
+class _Matrices(_Candidates):
+    """Blocks that alone reach as many arguments as they have effects."""
 
     def __init__(self, phi: Map, effects: Places, blocks: list[tuple[Places, Places]], m: int) -> None:
         self._m = m
         self._phi, self.sizes = phi, np.array([len(rows) for _, rows in blocks])
         self.places = effects[np.concatenate([places for places, _ in blocks])]
         self._rows = np.concatenate([rows for _, rows in blocks])
-        self.numbers = self.sizes * (self.sizes + 1) // 2
+        numbers = self.numbers
         self._alike = []
         for k in np.unique(self.sizes):
             which = np.flatnonzero(self.sizes == k)
             places, rows = (np.array([blocks[j][part] for j in which]) for part in (0, 1))
-            firsts = (np.cumsum(self.numbers) - self.numbers)[which, np.newaxis]
+            firsts = (np.cumsum(numbers) - numbers)[which, np.newaxis]
             self._alike.append(_Blocks(effects[places], rows, firsts + np.arange(k * (k + 1) // 2)))
 
     def images(self, kept: NDArray[np.bool_]) -> sp.csc_array:
-        """Return the arguments that are elements of some blocks' S z, shape (m, n)."""
         rows = self._rows[np.repeat(kept, self.sizes)]
         return unit_columns(rows, self._m)
 
@@ -302,15 +330,15 @@ class _Matrices:
         return found
 
 
-class _Scaled:
-    """Scales of effects that each change arguments along a fixed direction, such as the steps of random walks.
+class _Scaled(_Candidates):
+    """Single effects that each change arguments along a fixed direction, such as the steps of random walks.
 
-    Several may reach an argument: then S is these directions times a diagonal matrix.
+    Several may reach an argument: then phi = A S z, with these directions as columns of A.
     """
 
     def __init__(self, phi: Map, start: FloatArray, places: Places, reads: sp.csc_array) -> None:
         self._phi, self.reads, n = phi, reads, len(places)
-        self.sizes = self.numbers = np.ones(n, np.int64)
+        self.sizes = np.ones(n, np.int64)
         self._of = np.repeat(np.arange(n), np.diff(reads.indptr))
         self.places, self._slots = places, _slots(reads)
         self.n_slots = self._slots.max(initial=-1) + 1
@@ -331,7 +359,6 @@ class _Scaled:
         return np.log(scales, out=np.full(len(scales), np.nan), where=good)
 
     def images(self, kept: NDArray[np.bool_]) -> sp.csc_array:
-        """Return the directions of some effects."""
         return sp.csc_array((self._directions, self.reads.indices, self.reads.indptr), shape=self.reads.shape)[:, kept]
 
     def _values(self, theta: FloatArray) -> FloatArray:
@@ -361,44 +388,44 @@ def _slots(reads: sp.csc_array) -> Places:
 
 
 def _proved(
-    matrices: _Matrices | _Scaled, start: FloatArray, rng: np.random.Generator, effects: Places, others: Places
+    candidates: _Candidates, start: FloatArray, rng: np.random.Generator, effects: Places, others: Places
 ) -> Effects:
     """Return the blocks whose functions are affine, or soft minima, at random points."""
-    numbers = matrices.numbers
+    numbers = candidates.numbers
     points = start + rng.uniform(-_SPREAD, _SPREAD, (_PROVED, len(start)))
-    values = [matrices.functions(theta) for theta in points]
+    values = [candidates.functions(theta) for theta in points]
 
     def agree(functions: SoftMinima) -> NDArray[np.bool_]:
         gaps = [np.abs(functions(theta) - own) for theta, own in zip(points, values, strict=True)]
         return np.asarray(np.max(gaps, axis=0) < _SAME)
 
-    functions = _affine(matrices, start, others)
+    functions = _affine(candidates, start, others)
     good = agree(functions)
     rest = np.setdiff1d(np.arange(len(start)), effects)
-    single, unknown = np.repeat(matrices.sizes == 1, numbers), np.ones(len(good), bool)
+    single, unknown = np.repeat(candidates.sizes == 1, numbers), np.ones(len(good), bool)
     for distance in (_FAR, _LESS_FAR):
-        bounded, is_bounded = _bounded(matrices, start, others, rest, functions, single & unknown, distance)
+        bounded, is_bounded = _bounded(candidates, start, others, rest, functions, single & unknown, distance)
         better = np.flatnonzero(is_bounded & agree(bounded))
         functions, good[better] = functions.replaced(better, bounded[better]), True
         unknown = ~good
     kept = np.logical_and.reduceat(good, np.cumsum(numbers) - numbers)
     if not kept.any():
         return Effects.none(len(start))
-    places = matrices.places[np.repeat(kept, matrices.sizes)]
-    full = Coordinates.of(matrices.sizes[kept], places, functions[np.repeat(kept, numbers)])
-    return Effects(full, matrices.images(kept), np.zeros(kept.sum(), bool))
+    places = candidates.places[np.repeat(kept, candidates.sizes)]
+    full = Coordinates.of(candidates.sizes[kept], places, functions[np.repeat(kept, numbers)])
+    return Effects(full, candidates.images(kept), np.zeros(kept.sum(), bool))
 
 
 def _affine(
-    matrices: _Matrices | _Scaled, theta: FloatArray, others: Places, which: slice | Places = slice(None)
+    candidates: _Candidates, theta: FloatArray, others: Places, which: slice | Places = slice(None)
 ) -> SoftMinima:
     """Return some functions as they would be if affine, from their values at and about a point."""
-    here = matrices.functions(theta)[which]
+    here = candidates.functions(theta)[which]
     columns = [sp.csc_array((len(here), 0))]
     for k in others:
         moved = theta.copy()
         moved[k] += _SPREAD
-        slopes = (matrices.functions(moved)[which] - here) / _SPREAD
+        slopes = (candidates.functions(moved)[which] - here) / _SPREAD
         columns.append(sp.csc_array(np.where(np.abs(slopes) < _SAME, 0.0, slopes)[:, np.newaxis]))
     rows = sp.csr_array(sp.hstack(columns))
     spread = sp.csr_array((rows.data, others[rows.indices], rows.indptr), shape=(len(here), len(theta)))
@@ -406,7 +433,7 @@ def _affine(
 
 
 def _bounded(
-    matrices: _Matrices | _Scaled,
+    candidates: _Candidates,
     start: FloatArray,
     others: Places,
     rest: Places,
@@ -425,7 +452,7 @@ def _bounded(
     is_bounded : ndarray of bool
         Which were replaced, and are so where both affine functions are equal.
     """
-    here, is_bounded = matrices.functions(start), np.zeros(len(functions), bool)
+    here, is_bounded = candidates.functions(start), np.zeros(len(functions), bool)
     bends = np.zeros((len(others), len(here)), bool)
 
     def far(sign: int, k: int) -> FloatArray:
@@ -436,7 +463,7 @@ def _bounded(
     for row, k in zip(bends, others, strict=True):
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                low, high = (matrices.functions(far(sign, k)) for sign in (-1, 1))
+                low, high = (candidates.functions(far(sign, k)) for sign in (-1, 1))
         except EndedError:
             raise
         except RunError:  # phi is not defined there
@@ -445,15 +472,15 @@ def _bounded(
     while bends.any():
         most = int(bends.sum(axis=1).argmax())
         bent, k = np.flatnonzero(bends[most]), others[most]
-        before, beyond = (_affine(matrices, far(sign, k), rest, bent) for sign in (-1, 1))
+        before, beyond = (_affine(candidates, far(sign, k), rest, bent) for sign in (-1, 1))
         functions = functions.replaced(bent, SoftMinima.of(before, beyond))
-        is_bounded[bent] = _bend_softly(matrices, start, k, before, beyond, bent)
+        is_bounded[bent] = _bend_softly(candidates, start, k, before, beyond, bent)
         bends[:, bent] = False
     return functions, is_bounded
 
 
 def _bend_softly(
-    matrices: _Matrices | _Scaled, start: FloatArray, k: int, low: SoftMinima, high: SoftMinima, which: Places
+    candidates: _Candidates, start: FloatArray, k: int, low: SoftMinima, high: SoftMinima, which: Places
 ) -> NDArray[np.bool_]:
     """Return which functions are the soft minima of two affine ones where these are equal, along parameter k."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -463,5 +490,5 @@ def _bend_softly(
         first, last, theta, soft = equal[good].min(), equal[good].max(), start.copy(), SoftMinima.of(low, high)
         for step in np.linspace(first, last, 1 + int(np.ceil((last - first) / _VISIBLE))):
             theta[k] = start[k] + step
-            good &= np.abs(soft(theta) - matrices.functions(theta)[which]) < _SAME
+            good &= np.abs(soft(theta) - candidates.functions(theta)[which]) < _SAME
     return np.asarray(good)

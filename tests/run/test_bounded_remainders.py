@@ -14,7 +14,7 @@ from stansub.decision_findings import RangeViolated
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
 from stansub.run import range_sources
-from stansub.run.range_sources import Program, bounds_remainders
+from stansub.run.range_sources import RangeRequest, bounds_remainders
 from stansub.stan.analysis import Analysis
 from stansub.stan.syntax import parse
 
@@ -92,7 +92,7 @@ def test_the_order_is_that_of_the_bound(functions: tuple[str, ...], orders: dict
     code = f"functions {{ {written} }} parameters {{ real mu; }} model {{ mu ~ normal(0, 1); }}"
     analysis = Analysis.of(parse(code))
     for order, expected in orders.items():
-        program = Program(analysis, order)
+        program = RangeRequest(analysis, order)
         assert program.bounded == expected
         for kind in ("auto", "derivative"):
             assert bounds_remainders(make_test("bernstein"), program, kind) is (expected > 0)
@@ -128,6 +128,6 @@ def test_predictors_give_the_range_where_no_function_does(
     written = f"functions {{ {functions} }} " if functions else ""
     program = parse(written + PREDICTED.format(statement=statement))
     asked = {"order": "auto", "kind": "auto", "known": False} | options
-    found = Program(Analysis.of(program), asked["order"], asked["known"])
+    found = RangeRequest(Analysis.of(program), asked["order"], asked["known"])
     assert (range_sources.source_name(asked["kind"], found) == "predictors") is expected
     assert not bounds_remainders(make_test("pocock"), found, asked["kind"])
