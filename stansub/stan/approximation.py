@@ -1,12 +1,11 @@
 """The approximation of a likelihood in a surrogate's program: a C++ function of phi and of data.
 
-Its value and gradient are hand-written (``cpp/stansub_approximation.hpp``). For Stan's autodiff the whole function is
-one operation; with vectors of Stan, each element would be one.
+Its value and gradient are hand-written (``toolchain/cpp/stansub_approximation.hpp``). For Stan's autodiff the whole
+function is one operation; with vectors of Stan, each element would be one.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub._loop import FullData
+from stansub.stan.toolchain.bridgestan_home import SOURCES
 from stansub.target.approximation import LOW, STEP, Approximation
 from stansub.target.directions import LIMIT, REACH
 
@@ -23,7 +23,7 @@ ADDED = "stansub_adds_approximation"
 
 # Options of `stansub.stan.toolchain.build.compile_library` for a program that calls the function.
 COMPILED_WITH: dict[str, Any] = {
-    "user_header": Path(__file__).parent / "cpp" / "stansub_approximation.hpp",
+    "user_header": SOURCES / "stansub_approximation.hpp",
     "stanc_args": ["--allow-undefined"],
 }
 

@@ -12,7 +12,6 @@ import base64
 import functools
 import hashlib
 import importlib.metadata
-import importlib.resources
 import importlib.util
 import os
 import re
@@ -36,6 +35,8 @@ from stansub.stan.toolchain.download import (
     provide,
 )
 
+# The C++ sources of the package.
+SOURCES = Path(__file__).parent / "cpp"
 _MACRO = re.compile(r"#define\s+\w*_(MAJOR|MINOR|PATCH)\s+(\d+)")
 
 
@@ -200,7 +201,7 @@ def _locate(wheel: Path, *patterns: str) -> Path:
 
 
 def _source(name: str) -> bytes:
-    return (importlib.resources.files("stansub.stan.toolchain") / "cpp" / name).read_bytes()
+    return (SOURCES / name).read_bytes()
 
 
 def _wheel_identity(wheel: Path, stanc: Path) -> bytes:
