@@ -1,0 +1,1 @@
+"""From the text and the data of a Stan program to a posterior."""

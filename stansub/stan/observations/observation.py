@@ -15,18 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub.stan.observations import cases
 from stansub.stan.observations.branches import Sign, joined
 from stansub.stan.observations.builtins import FUNCTIONS, SIZED, SIZES, Density, call, density
-from stansub.stan.observations.cases import (
-    VaryingError,
-    by_cases,
-    differs,
-    each_case,
-    is_divisible,
-    iterations,
-    places,
-    varying,
-)
 from stansub.stan.observations.containers import Rows, Total, Value, chosen, empty, is_known, simplest, total
 from stansub.stan.observations.elementary import by_value
 from stansub.stan.observations.frames import Frame, Reason, either
@@ -163,8 +154,8 @@ class _Walk:
             except NestedError:
                 raise
             except NotFollowedError as error:
-                if is_divisible(error, frame):
-                    each_case(error, partial(self.run, statements[k:], frame), frame, self.n)
+                if cases.is_divisible(error, frame):
+                    cases.each_case(error, partial(self.run, statements[k:], frame), frame, self.n)
                     return
                 self._give_up(one, str(error), frame)
             except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError):
@@ -197,7 +188,7 @@ class _Walk:
             case Target(expression):
                 self._add(self.of(expression, frame), frame)
             case Tilde():
-                self._add(by_cases(lambda: self._tilde(one, frame), frame), frame)
+                self._add(cases.by_cases(lambda: self._tilde(one, frame), frame), frame)
             case If(condition, then, orelse):
                 self._branch(self.of(condition, frame), then, orelse, frame)
             case For():
@@ -325,7 +316,7 @@ class _Walk:
         ends = [self.of(node, frame) for node in (one.lower, one.upper)]
         low, high = (decided(end, "the length of a loop depends on parameters") for end in ends)
         if np.ndim(low) or np.ndim(high):
-            for k, runs in iterations(*np.broadcast_arrays(low, high)):
+            for k, runs in cases.iterations(*np.broadcast_arrays(low, high)):
                 frame.values[one.variable] = k
                 self._branch(data(runs), one.body, (), frame)
             return
@@ -420,7 +411,7 @@ class _Walk:
                 return self._choice(condition, then, orelse, frame)
             case Call(name, arguments):
                 of = self._settled if name in SIZED else self.of
-                return by_cases(lambda: self._call(name, [of(one, frame) for one in arguments]), frame)
+                return cases.by_cases(lambda: self._call(name, [of(one, frame) for one in arguments]), frame)
         raise NotFollowedError(f"`{node}` is not supported")
 
     def _settled(self, node: Node, frame: Frame) -> Value:
@@ -428,8 +419,8 @@ class _Walk:
         if node in frame.known:
             return frame.known[node]
         value = self.of(node, frame)
-        if differs(value):
-            raise VaryingError(node, np.asarray(value.values))
+        if cases.differs(value):
+            raise cases.VaryingError(node, np.asarray(value.values))
         return value
 
     def _scalar(self, node: Node, frame: Frame) -> Any:
@@ -445,8 +436,8 @@ class _Walk:
                 return None
             if index.lower is not None and index.upper is not None:
                 low, high = (frame.known.get(end, self.of(end, frame)) for end in (index.lower, index.upper))
-                if differs(low) and differs(high):
-                    return places(index, low, high, frame)
+                if cases.differs(low) and cases.differs(high):
+                    return cases.places(index, low, high, frame)
             low = 1 if index.lower is None else self._scalar(index.lower, frame)
             high = length(base, k, self.n) if index.upper is None else self._scalar(index.upper, frame)
             return np.arange(low, high + 1)
@@ -486,7 +477,7 @@ class _Walk:
         try:
             return self._returned(function, arguments)
         except (NotFollowedError, RecursionError):
-            if (k := next(varying(arguments), None)) is None:
+            if (k := next(cases.varying(arguments), None)) is None:
                 raise
         self.skipped[:] = noted
         before, one, after = arguments[:k], arguments[k], arguments[k + 1 :]
