@@ -139,7 +139,7 @@ _NAMES = {
     "run.sample": "sample",
     "stan.compilation": "CompiledModel compile_model",
     "stan.posterior": "Posterior",
-    "stan.sources": "DataPartitions DataSources",
+    "stan.data.sources": "DataPartitions DataSources",
     "target.functions": "FunctionFactors",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
