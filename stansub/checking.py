@@ -44,8 +44,8 @@ from stansub.stan.verdict import Examination, examine
 from stansub.target.levels import multiplies
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors
-from stansub.tuning.climbing import NoModeError
 from stansub.tuning.mode_tuner import few_evaluations, foreseen_at_mode
+from stansub.tuning.modes.climbing import NoModeError
 from stansub.wording import percent
 
 _LABEL = 14

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from stansub.target.approximation import Approximation
 from stansub.target.sparse import Quadratic
-from stansub.tuning.coordinates import find_effects
-from stansub.tuning.normal_effects import Structure, find_normal_effects
+from stansub.tuning.effects.coordinates import find_effects
+from stansub.tuning.effects.normal_effects import Structure, find_normal_effects
 
 Array = NDArray[np.float64]
 

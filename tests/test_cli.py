@@ -31,7 +31,7 @@ from stansub.run.chain import Chain, Phase
 from stansub.stan.toolchain import download, stanc
 from stansub.stan.toolchain.bridgestan_home import find_home
 from stansub.tuning import mode_setup
-from stansub.tuning.mode_check import MissedMode, ModeCheck
+from stansub.tuning.modes.mode_check import MissedMode, ModeCheck
 from stansub.tuning.proposal_names import PROPOSALS
 
 EXAMPLES = Path(__file__).parents[1] / "stan_models"

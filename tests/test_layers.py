@@ -5,6 +5,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import stansub
 
 PACKAGE = Path(stansub.__file__).parent
@@ -23,8 +25,11 @@ LAYERS = (
     "target",
     "output",
 )
-# Rooms of `stan`, from the top. The modules beside them import any room, and no room imports these modules.
-ROOMS = ("observations", "passes", "reading", "data", "syntax", "toolchain")
+# Rooms of layers, from the top. The modules beside them import any room, and no room imports these modules.
+ROOMS = {
+    "stan": ("observations", "passes", "reading", "data", "syntax", "toolchain"),
+    "tuning": ("surrogates", "effects", "modes"),
+}
 
 
 def name_of(file: Path, package: Path = PACKAGE) -> str:
@@ -93,14 +98,14 @@ def test_imports_run_downward() -> None:
     assert not upward
 
 
-def test_imports_between_rooms_run_downward() -> None:
-    stan, upward = PACKAGE / "stan", []
-    assert {folder.name for folder in stan.iterdir() if (folder / "__init__.py").exists()} == set(ROOMS)
-    for number, room in enumerate(ROOMS):
-        for file in (stan / room).rglob("*.py"):
-            found = {name.split(".")[2] for name in imports(file, KNOWN) if name.startswith("stansub.stan.")}
-            wrong = found - set(ROOMS[number:])
-            upward += [f"{file.relative_to(stan)} imports {name}" for name in sorted(wrong)]
+@pytest.mark.parametrize("layer", ROOMS)
+def test_imports_between_rooms_run_downward(layer: str) -> None:
+    place, rooms, upward = PACKAGE / layer, ROOMS[layer], []
+    assert {folder.name for folder in place.iterdir() if (folder / "__init__.py").exists()} == set(rooms)
+    for number, room in enumerate(rooms):
+        for file in (place / room).rglob("*.py"):
+            found = {name.split(".")[2] for name in imports(file, KNOWN) if name.startswith(f"stansub.{layer}.")}
+            upward += [f"{room}/{file.name} imports {name}" for name in sorted(found - set(rooms[number:]))]
     assert not upward
 
 

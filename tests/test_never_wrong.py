@@ -23,8 +23,8 @@ from correctness.workloads import WORKLOADS  # noqa: E402
 
 from stansub.errors import RunError  # noqa: E402
 from stansub.stan.toolchain.cache import cache_dir  # noqa: E402
-from stansub.tuning import mode, mode_search  # noqa: E402
-from stansub.tuning.mode_check import ModeCheck  # noqa: E402
+from stansub.tuning.modes import mode, mode_search  # noqa: E402
+from stansub.tuning.modes.mode_check import ModeCheck  # noqa: E402
 
 FOLDER = cache_dir() / "benchmarks" / "truth"
 SEEDS = range(1, 9)

@@ -49,10 +49,11 @@ from stansub.target.approximation import Approximation
 from stansub.target.group_candidates import Joint
 from stansub.target.split import Split
 from stansub.target.symmetries import Equivalence
-from stansub.tuning import surrogate, within_gibbs
-from stansub.tuning.coordinates import find_effects
-from stansub.tuning.normal_effects import find_normal_effects
-from stansub.tuning.surrogate_hmc import Tuner
+from stansub.tuning import within_gibbs
+from stansub.tuning.effects.coordinates import find_effects
+from stansub.tuning.effects.normal_effects import find_normal_effects
+from stansub.tuning.surrogates import surrogate
+from stansub.tuning.surrogates.hmc import Tuner
 
 Array = NDArray[np.float64]
 Pair = tuple[DirectKernel, DirectKernel]

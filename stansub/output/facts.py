@@ -41,7 +41,7 @@ class VisitedModes(TypedDict):
 
 
 class ModeCheck(TypedDict):
-    """See `stansub.tuning.mode_check.ModeCheck`."""
+    """See `stansub.tuning.modes.mode_check.ModeCheck`."""
 
     n_starts: int
     n_modes: int

@@ -46,7 +46,8 @@ from stansub.target import (
     symmetries,
     taylor,
 )
-from stansub.tuning import adapt, mode, mode_setup
+from stansub.tuning import adapt, mode_setup
+from stansub.tuning.modes import mode
 
 _RUN = (
     state.Options,

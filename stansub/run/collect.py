@@ -32,7 +32,7 @@ from stansub.selection import updated
 from stansub.stan.data.columns import level_sizes
 from stansub.stan.posterior import Posterior
 from stansub.target.partitioned import Predictors
-from stansub.tuning.mode_check import ModeCheck, check_modes
+from stansub.tuning.modes.mode_check import ModeCheck, check_modes
 from stansub.tuning.visited_modes import Centre, visited_by_chains, visited_modes
 from stansub.types import FloatArray
 from stansub.wording import percent

@@ -22,8 +22,8 @@ from stansub.stan.plan import plan, plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.whole_data import Uncut
 from stansub.tuning.mode_setup import ModeSetup
+from stansub.tuning.modes.starts import RADIUS
 from stansub.tuning.proposal_names import without_race
-from stansub.tuning.starts import RADIUS
 
 # Options that determine the test, which has facts of its own.
 _OF_THE_TEST = ("test", "bounds", "kappa", "epsilon", "delta", "looks", "first_look")

@@ -19,7 +19,7 @@ from stansub.output.layout import Layout
 from stansub.stan.data.formats import read_json
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Near, NearPoints, Whole, explain_undefined
-from stansub.tuning.starts import RADIUS
+from stansub.tuning.modes.starts import RADIUS
 from stansub.types import FloatArray
 
 MAX_TRIES = 100

@@ -35,12 +35,12 @@ from stansub.stan.posterior import Posterior
 from stansub.target.blocks import coarse_size
 from stansub.target.functions import FunctionFactors
 from stansub.tuning.about_mode import or_along
-from stansub.tuning.mode import NoModeError
 from stansub.tuning.mode_setup import ModeSetup
 from stansub.tuning.mode_tuner import MOST_BY_ALL, anchor
 from stansub.tuning.mode_variates import ModeRequest
+from stansub.tuning.modes.mode import NoModeError
+from stansub.tuning.modes.starts import RADIUS
 from stansub.tuning.proposal_names import named, without_race
-from stansub.tuning.starts import RADIUS
 from stansub.types import FloatArray
 from stansub.variates_selection import NoVariatesWithoutMode
 

@@ -53,10 +53,10 @@ from stansub.target.levels import multiplies
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.threads import one_blas_thread
 from stansub.tuning import within_gibbs
-from stansub.tuning.far_starts import begun
-from stansub.tuning.maxima import tune
-from stansub.tuning.signs import Places, find_mirrors
-from stansub.tuning.surrogate import TunedSurrogate
+from stansub.tuning.surrogates.far_starts import begun
+from stansub.tuning.surrogates.maxima import tune
+from stansub.tuning.surrogates.signs import Places, find_mirrors
+from stansub.tuning.surrogates.surrogate import TunedSurrogate
 from stansub.tuning.transitions import normal_rate, tried
 from stansub.tuning.visited_modes import copies
 from stansub.tuning.within_gibbs import TunedWithinGibbs

@@ -30,7 +30,7 @@ from stansub.tuning.mode_setup import ModeSetup, decider_with
 from stansub.tuning.mode_tuner import WORTH_ERROR
 from stansub.tuning.mode_variates import ModeRequest
 from stansub.tuning.race import Candidate, race
-from stansub.tuning.sampler_runs import TARGET, adapted, run, slowest_time, spread
+from stansub.tuning.surrogates.sampler_runs import TARGET, adapted, run, slowest_time, spread
 from stansub.types import FloatArray
 
 # Transitions that tune the step size, and those that test it.

@@ -18,8 +18,8 @@ from stansub.selection import Choices, Chosen, updated
 from stansub.target.factors import Evaluator, Target
 from stansub.target.quadratic import global_quadratic
 from stansub.target.taylor import ControlVariates
-from stansub.tuning.mode import Mode, Modes
 from stansub.tuning.mode_variates import Variates
+from stansub.tuning.modes.mode import Mode, Modes
 from stansub.types import FloatArray
 from stansub.variates_selection import NoVariatesForTest
 

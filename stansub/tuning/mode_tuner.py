@@ -41,10 +41,10 @@ from stansub.target.factors import CutTarget
 from stansub.target.foreseeing import SURELY
 from stansub.target.remainders import NoPredictorsError
 from stansub.tuning.adapt import FirstWalk
-from stansub.tuning.mode import Modes
-from stansub.tuning.mode_search import search
 from stansub.tuning.mode_setup import ModeSetup, decider_with
 from stansub.tuning.mode_variates import ModeRequest, Variates, VariatesTuner
+from stansub.tuning.modes.mode import Modes
+from stansub.tuning.modes.mode_search import search
 from stansub.tuning.proposal_names import named, without_race
 from stansub.tuning.race import (
     FIRST_LOOKS,

@@ -19,7 +19,7 @@ from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.target.taylor import ControlVariates, build_at_modes, max_memory_default
 from stansub.target.variates_order import choose_order
 from stansub.tuning.bound_learning import DRAWS, learn
-from stansub.tuning.mode import Modes
+from stansub.tuning.modes.mode import Modes
 from stansub.tuning.proposal_names import named
 from stansub.types import FloatArray
 from stansub.variates_selection import NoVariatesForTest, VariatesAsAsked, VariatesForBounds, VariatesOfObservations

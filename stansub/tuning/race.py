@@ -49,8 +49,8 @@ _WALK_SHARE, _LARGER_SHARE, _FEW_ACCEPTED = 0.1, 0.5, 0.5
 # moves are accepted, as many for the quantiles of `ess_tail`, and 0.9 times as many for sds. It takes a nearly normal
 # posterior: from a heavy tail it leads to the side of a light one, and is rejected for long.
 _RHOS = (0.0, -0.25, 0.5, 0.8, 0.95)
-# A trajectory ends after a third of a circle (`stansub.tuning.surrogate_hmc`), in so many steps; with more terms of the
-# cubic it would take too long.
+# A trajectory ends after a third of a circle (`stansub.tuning.surrogates.hmc`), in so many steps; with more terms of
+# the cubic it would take too long.
 _ANGLE, _STEPS, _MOST_TERMS = 2 * np.pi / 3, (1, 2, 4), 200_000
 # Expected squared jump, in variances, of such a move that is always accepted.
 _LARGEST_JUMP = 2 * (1 - np.cos(_ANGLE))
@@ -75,7 +75,7 @@ _SHORT_LEG = 50
 
 
 class Normal(Protocol):
-    """Normal approximation of the posterior, such as a `stansub.tuning.mode.Mode`."""
+    """Normal approximation of the posterior, such as a `stansub.tuning.modes.mode.Mode`."""
 
     @property
     def position(self) -> FloatArray:

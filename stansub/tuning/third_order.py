@@ -11,7 +11,7 @@ from stansub.target import cubics
 from stansub.target.factors import Target
 from stansub.target.gradients import Objective, Team
 from stansub.target.laplace import Mode
-from stansub.tuning.mode import Modes
+from stansub.tuning.modes.mode import Modes
 from stansub.types import FloatArray
 
 # Length of a difference, in sds, and the largest number of gradients.

@@ -20,10 +20,10 @@ from stansub.kernels.surrogate import NoUTurn
 from stansub.progress import Progress
 from stansub.selection import StepCost
 from stansub.target.split import Split
-from stansub.tuning.normal import of_surrogate
-from stansub.tuning.sampler_runs import spread
-from stansub.tuning.surrogate import TunedSurrogate
-from stansub.tuning.surrogate_hmc import CHECKS_ON_POSTERIOR, POINTS, Tuned
+from stansub.tuning.surrogates.hmc import CHECKS_ON_POSTERIOR, POINTS, Tuned
+from stansub.tuning.surrogates.normal import of_surrogate
+from stansub.tuning.surrogates.sampler_runs import spread
+from stansub.tuning.surrogates.surrogate import TunedSurrogate
 from stansub.types import FloatArray
 
 # Transitions tried, after as many that do not count: the first, which start at draws of the surrogate, are accepted too

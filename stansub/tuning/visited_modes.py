@@ -15,7 +15,7 @@ from stansub.mode_findings import Restriction, VisitedModes
 from stansub.target.factors import Density
 from stansub.target.laplace import Mode
 from stansub.tuning.exchanges import Coordinates, Exchange, Pair, Places, Proof, find_exchange
-from stansub.tuning.sampler_runs import spread
+from stansub.tuning.surrogates.sampler_runs import spread
 from stansub.types import FloatArray
 
 # Draws of each chain that are assigned to modes, draws whose coordinates are computed, and draws at which exchanges are

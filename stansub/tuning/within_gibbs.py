@@ -25,12 +25,12 @@ from stansub.target.levels import Grouping, groupings
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.split import Split
 from stansub.target.symmetries import Symmetry, symmetries
-from stansub.tuning.coordinates import find_effects
-from stansub.tuning.normal import NormalApproximation, of_draws
-from stansub.tuning.ridge import ridge_mode
-from stansub.tuning.sampler_runs import spread
-from stansub.tuning.signs import Mirror, proved
-from stansub.tuning.starting import find_start
+from stansub.tuning.effects.coordinates import find_effects
+from stansub.tuning.surrogates.normal import NormalApproximation, of_draws
+from stansub.tuning.surrogates.ridge import ridge_mode
+from stansub.tuning.surrogates.sampler_runs import spread
+from stansub.tuning.surrogates.signs import Mirror, proved
+from stansub.tuning.surrogates.starting import find_start
 from stansub.types import FloatArray
 
 # Rounds, sweeps of each, and draws over which curvatures are averaged, far apart in the second half of a round. With 5

@@ -23,8 +23,9 @@ from stansub.run import chains as chains_module
 from stansub.run import cross_chain
 from stansub.run.executors import Outcome
 from stansub.run.moments import stickiness
-from stansub.tuning import mode_search, mode_setup, mode_tuner
-from stansub.tuning.mode import find_modes
+from stansub.tuning import mode_setup, mode_tuner
+from stansub.tuning.modes import mode_search
+from stansub.tuning.modes.mode import find_modes
 
 MAX_Z = 4.0
 SHORT: dict[str, Any] = {"chains": 3, "iter_warmup": 400, "iter_sampling": 500, "seed": 5}

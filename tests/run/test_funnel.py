@@ -65,5 +65,5 @@ def test_chains_reach_the_neck_of_a_funnel(monkeypatch: pytest.MonkeyPatch) -> N
     data = simulated()
     of = data, *exact(data)
     assert max(largest_z(*of, seed) for seed in (1, 2)) < MAX_Z
-    monkeypatch.setattr("stansub.tuning.normal_effects._UNCERTAIN", np.inf)  # trajectories in one metric
+    monkeypatch.setattr("stansub.tuning.effects.normal_effects._UNCERTAIN", np.inf)  # trajectories in one metric
     assert max(largest_z(*of, seed) for seed in (1, 2, 3)) > MAX_Z

@@ -21,7 +21,7 @@ from stansub.target.approximation import approximation
 from stansub.target.levels import groupings
 from stansub.target.sparse import SparsePredictors
 from stansub.target.symmetries import symmetries
-from stansub.tuning import ridge as tuning
+from stansub.tuning.surrogates import ridge as tuning
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "multilevel" / "programs" / "item_response.stan"
 N, ITEMS, PERSONS = 2_000, 10, 40

@@ -18,7 +18,7 @@ from stansub.output.checks import findings_of
 from stansub.run import cross_chain
 from stansub.target.taylor import ControlVariates, build
 from stansub.tuning import bound_learning, mode_variates
-from stansub.tuning.mode import find_modes
+from stansub.tuning.modes.mode import find_modes
 
 Array = NDArray[np.float64]
 OPTIONS: dict[str, Any] = {"test": "factorised", "bounds": "learned", "seed": 2, "chains": 2, "iter_warmup": 300}

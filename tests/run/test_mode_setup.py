@@ -29,7 +29,7 @@ from stansub.selection import RaceOutcome
 from stansub.target import cubics, observations, taylor, variates_order
 from stansub.tuning import mode_setup, mode_tuner, mode_variates, third_order
 from stansub.tuning import race as racing
-from stansub.tuning.mode import NoModeError, find_modes
+from stansub.tuning.modes.mode import NoModeError, find_modes
 from stansub.tuning.third_order import with_differences
 from stansub.tuning.trial import pairs_at
 

@@ -20,7 +20,7 @@ from stansub.stan.posterior import Posterior
 from stansub.target.remainders import RemainderBounds
 from stansub.target.taylor import build
 from stansub.tuning import bound_learning
-from stansub.tuning.mode import find_modes
+from stansub.tuning.modes.mode import find_modes
 
 SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 300, "iter_sampling": 500, "seed": 5}
 

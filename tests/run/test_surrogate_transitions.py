@@ -38,12 +38,13 @@ from stansub.target.group_candidates import Joint
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.rows import ColumnRows
 from stansub.target.sparse import Quadratic
-from stansub.tuning import maxima, on_posterior, starting, surrogate, transitions, warmup
-from stansub.tuning.coordinates import find_effects
-from stansub.tuning.far_starts import begun
-from stansub.tuning.normal_effects import find_normal_effects
-from stansub.tuning.surrogate import FarError, TunedSurrogate, tune
-from stansub.tuning.surrogate_hmc import Tuner
+from stansub.tuning import transitions
+from stansub.tuning.effects.coordinates import find_effects
+from stansub.tuning.effects.normal_effects import find_normal_effects
+from stansub.tuning.surrogates import maxima, on_posterior, starting, surrogate, warmup
+from stansub.tuning.surrogates.far_starts import begun
+from stansub.tuning.surrogates.hmc import Tuner
+from stansub.tuning.surrogates.surrogate import FarError, TunedSurrogate, tune
 
 MAX_Z = 4.5
 
@@ -300,7 +301,7 @@ def as_if_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_posterior, "_MANY", 0)
     monkeypatch.setattr(on_posterior, "_LITTLE", np.inf)
     monkeypatch.setattr(surrogate, "_SMALL_ENOUGH", 0.0)
-    monkeypatch.setattr("stansub.tuning.normal_effects._UNCERTAIN", np.inf)
+    monkeypatch.setattr("stansub.tuning.effects.normal_effects._UNCERTAIN", np.inf)
 
 
 def test_the_record_says_why_trajectories_on_the_posterior_use_all_data(
@@ -330,7 +331,7 @@ def test_trajectories_on_the_posterior_if_its_gradients_are_cheap(
     assert trial.accepted > 0.8
     assert trial.cost is not None
     assert trial.cost.gradients >= 2
-    monkeypatch.setattr("stansub.tuning.normal_effects._UNCERTAIN", 0.2)
+    monkeypatch.setattr("stansub.tuning.effects.normal_effects._UNCERTAIN", 0.2)
     assert tune(split, posterior.dim, np.random.default_rng(0), Progress()).transition.on_posterior is None
 
 

@@ -18,7 +18,7 @@ from stansub.target.families import Binomial, Poisson
 from stansub.target.groupings import Recentred, pairs
 from stansub.target.location_scale import LocationScale, NormalErrors
 from stansub.target.sparse import SparsePredictors, SparseRows
-from stansub.tuning.ridge import ridge_mode
+from stansub.tuning.surrogates.ridge import ridge_mode
 
 Array = NDArray[np.float64]
 N, J, M = 2400, 40, 43

@@ -10,7 +10,7 @@ from simulated import PROGRAMS, Compiled, simulated
 from stansub import FunctionFactors, InputError
 from stansub.target.factors import Target
 from stansub.target.footprints import find_footprints
-from stansub.tuning.mode import find_modes
+from stansub.tuning.modes.mode import find_modes
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int32]

@@ -12,7 +12,7 @@ from stansub.target.functions import FunctionFactors
 from stansub.target.gradients import Objective, Team
 from stansub.target.predictor_derivatives import PredictorObjective
 from stansub.target.remainders import LinearPredictors
-from stansub.tuning.mode import find_modes
+from stansub.tuning.modes.mode import find_modes
 
 N, DIM = 40_000, 3
 STEPS = np.full(DIM, 1e-3)

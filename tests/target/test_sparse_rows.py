@@ -16,8 +16,8 @@ from stansub.target.location_scale import LocationScale, NormalErrors
 from stansub.target.remainders import Family
 from stansub.target.rows import ColumnRows
 from stansub.target.sparse import PART, Column, SparsePredictors, SparseRows, sum_of
-from stansub.tuning.differences import Differences
-from stansub.tuning.starting import find_start
+from stansub.tuning.surrogates.differences import Differences
+from stansub.tuning.surrogates.starting import find_start
 
 Array = NDArray[np.float64]
 N, P, J, M = 200, 3, 12, 17

@@ -26,7 +26,7 @@ from stansub.target.taylor import (
     n_features,
 )
 from stansub.target.variates_order import choose_order, measure_pairs, some_blocks
-from stansub.tuning.mode import Mode, find_modes
+from stansub.tuning.modes.mode import Mode, find_modes
 from stansub.variates_selection import TooLarge
 
 MODELS = ROOT / "stan_models"

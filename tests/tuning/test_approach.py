@@ -10,7 +10,7 @@ from stansub.kernels.surrogate import NoUTurn
 from stansub.progress import Progress
 from stansub.target.cholesky import of_metric
 from stansub.target.coordinates import Coordinates
-from stansub.tuning import warmup
+from stansub.tuning.surrogates import warmup
 from stansub.types import FloatArray
 
 DIM = 2

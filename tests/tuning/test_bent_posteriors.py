@@ -11,8 +11,8 @@ from stansub import Posterior
 from stansub.kernels.surrogate import FixedLength, NoUTurn
 from stansub.progress import Progress
 from stansub.target.cholesky import cholesky
-from stansub.tuning import surrogate_hmc
-from stansub.tuning.surrogate import tune
+from stansub.tuning.surrogates import hmc as surrogate_hmc
+from stansub.tuning.surrogates.surrogate import tune
 
 N, T = 20_000, 100
 

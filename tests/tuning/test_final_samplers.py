@@ -8,8 +8,8 @@ import pytest
 
 from stansub.kernels.surrogate import NoUTurn
 from stansub.target.approximation import Approximation
-from stansub.tuning import surrogate
-from stansub.tuning.surrogate_hmc import Tuned
+from stansub.tuning.surrogates import surrogate
+from stansub.tuning.surrogates.hmc import Tuned
 
 NOWHERE: Any = None
 NUTS = NoUTurn(NOWHERE, NOWHERE, NOWHERE, 0.1)

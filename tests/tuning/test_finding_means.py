@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from stansub.target.approximation import Approximation
 from stansub.target.normal_effects import NormalEffects
-from stansub.tuning.coordinates import Effects
-from stansub.tuning.effect_functions import functions_of, slopes_of_log_determinant, triangles_of
-from stansub.tuning.normal_effects import Structure
-from stansub.tuning.surrogate_gibbs import sweep_cost
+from stansub.tuning.effects.coordinates import Effects
+from stansub.tuning.effects.effect_functions import functions_of, slopes_of_log_determinant, triangles_of
+from stansub.tuning.effects.normal_effects import Structure
+from stansub.tuning.surrogates.gibbs import sweep_cost
 
 Array = NDArray[np.float64]
 # A mean of pairs, their log scales and a correlation; pairs of three groups; a mean of single effects at two ages and

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from stansub.target.approximation import Approximation
 from stansub.target.sparse import Quadratic
-from stansub.tuning.coordinates import find_effects
-from stansub.tuning.normal_effects import Structure
+from stansub.tuning.effects.coordinates import find_effects
+from stansub.tuning.effects.normal_effects import Structure
 
 Array = NDArray[np.float64]
 # alpha; log tau and local log scales of three effects; log omega of centred effects; log scales and a correlation of

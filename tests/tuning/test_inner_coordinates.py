@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stansub.errors import RunError
 from stansub.target.coordinates import Coordinates
 from stansub.target.soft_minima import SoftMinima
-from stansub.tuning.coordinates import Effects, find_effects, unit_columns
+from stansub.tuning.effects.coordinates import Effects, find_effects, unit_columns
 
 Array = NDArray[np.float64]
 J, K = 5, 4

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stansub.tuning.labels import interchanged
+from stansub.tuning.modes.labels import interchanged
 
 NAMES = [
     "weight.1",

@@ -22,10 +22,10 @@ from stansub.target.approximation import Approximation
 from stansub.target.families import Poisson
 from stansub.target.programs import ProgramFamily
 from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows
-from stansub.tuning import maxima, surrogate
-from stansub.tuning.normal import NormalApproximation
-from stansub.tuning.ridge import Region, is_maximum, ridge_mode
-from stansub.tuning.surrogate import TunedSurrogate
+from stansub.tuning.surrogates import maxima, surrogate
+from stansub.tuning.surrogates.normal import NormalApproximation
+from stansub.tuning.surrogates.ridge import Region, is_maximum, ridge_mode
+from stansub.tuning.surrogates.surrogate import TunedSurrogate
 
 Array = NDArray[np.float64]
 N, J = 400, 8

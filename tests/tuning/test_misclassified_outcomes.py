@@ -12,9 +12,9 @@ from stansub import Posterior
 from stansub.progress import Progress
 from stansub.target.approximation import Approximation
 from stansub.target.sparse import Quadratic
-from stansub.tuning import surrogate
-from stansub.tuning.surrogate import FarError, _between, _choice, tune
-from stansub.tuning.surrogate_errors import selected
+from stansub.tuning.surrogates import surrogate
+from stansub.tuning.surrogates.omissions import selected
+from stansub.tuning.surrogates.surrogate import FarError, _between, _choice, tune
 
 N, J, N_SEEDS = 10_000, 20, 3
 # Sd of the remainder with which transitions are accepted, now and then at least.

@@ -12,8 +12,8 @@ from stansub.findings import Finding
 from stansub.mode_findings import LabelsSwitch, MissedMode
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
-from stansub.tuning.mode import find_modes
-from stansub.tuning.mode_check import ModeCheck, check_modes
+from stansub.tuning.modes.mode import find_modes
+from stansub.tuning.modes.mode_check import ModeCheck, check_modes
 
 SD = 0.1
 

@@ -15,10 +15,10 @@ from stansub.errors import RunError
 from stansub.progress import TimeLimitError
 from stansub.stan.compilation import compile_model
 from stansub.target.gradients import Objective, Team
-from stansub.tuning import climbing, completion
-from stansub.tuning import mode as mode_module
-from stansub.tuning.climbing import SHARE_TOLERANCE, TOLERANCE, Ascent, climb
-from stansub.tuning.mode import Mode, NoModeError, find_modes
+from stansub.tuning.modes import climbing, completion
+from stansub.tuning.modes import mode as mode_module
+from stansub.tuning.modes.climbing import SHARE_TOLERANCE, TOLERANCE, Ascent, climb
+from stansub.tuning.modes.mode import Mode, NoModeError, find_modes
 
 MODELS = ROOT / "stan_models"
 

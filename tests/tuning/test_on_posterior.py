@@ -11,7 +11,7 @@ from stansub.target.families import Poisson
 from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import Family
 from stansub.target.sparse import SparsePredictors, SparseRows
-from stansub.tuning.on_posterior import is_cheap
+from stansub.tuning.surrogates.on_posterior import is_cheap
 
 
 def program(n: int, function: str) -> ProgramFamily:

@@ -18,7 +18,7 @@ from stansub.stan.toolchain.stanc import canonical_code
 from stansub.target.cholesky import order_of
 from stansub.target.families import Poisson
 from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows
-from stansub.tuning import ridge as tuning
+from stansub.tuning.surrogates import ridge as tuning
 
 N, J = 3_000, 20
 DISCOUNTING = """

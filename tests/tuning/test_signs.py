@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from stansub.errors import RunError
-from stansub.tuning.signs import Mirror, find_mirrors
-from stansub.tuning.surrogate import TunedSurrogate
+from stansub.tuning.surrogates.signs import Mirror, find_mirrors
+from stansub.tuning.surrogates.surrogate import TunedSurrogate
 
 Density = Callable[[np.ndarray], float]
 

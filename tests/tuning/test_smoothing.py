@@ -11,9 +11,9 @@ from stansub.progress import as_progress
 from stansub.target.functions import FunctionFactors
 from stansub.target.gradients import Team
 from stansub.target.remainders import LinearPredictors
-from stansub.tuning.mode import NoModeError, find_modes
-from stansub.tuning.mode_search import search
-from stansub.tuning.smoothing import SmoothObjectives
+from stansub.tuning.modes.mode import NoModeError, find_modes
+from stansub.tuning.modes.mode_search import search
+from stansub.tuning.modes.smoothing import SmoothObjectives
 
 Array = NDArray[np.float64]
 

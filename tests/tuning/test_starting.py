@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from stansub.errors import RunError
 from stansub.target.cholesky import is_definite
-from stansub.tuning.starting import highest
+from stansub.tuning.surrogates.starting import highest
 
 POINT = np.array([1.0, -2.0, 0.5])
 

@@ -11,11 +11,11 @@ from stansub.kernels.surrogate import GivenScales, NoUTurn
 from stansub.progress import Progress
 from stansub.target.approximation import Approximation
 from stansub.target.sparse import Quadratic
-from stansub.tuning import surrogate_given_scales
-from stansub.tuning.surrogate import Exploration, _Explored
-from stansub.tuning.surrogate_effects import EffectsTuner
-from stansub.tuning.surrogate_given_scales import GivenScalesTuner
-from stansub.tuning.surrogate_hmc import Tuned
+from stansub.tuning.surrogates import given_scales as surrogate_given_scales
+from stansub.tuning.surrogates.given_scales import GivenScalesTuner
+from stansub.tuning.surrogates.hmc import Tuned
+from stansub.tuning.surrogates.of_effects import EffectsTuner
+from stansub.tuning.surrogates.surrogate import Exploration, _Explored
 
 DIM = 3
 ABOUT = Approximation.plain(Quadratic.of(np.zeros(1), 0.0, np.zeros(1), sp.csr_array(np.eye(1))))

@@ -16,10 +16,11 @@ from stansub.target.approximation import Approximation
 from stansub.target.coordinates import Coordinates
 from stansub.target.sparse import Quadratic
 from stansub.target.split import Surrogate
-from stansub.tuning import surrogate_gibbs, transitions
-from stansub.tuning.surrogate import TunedSurrogate
-from stansub.tuning.surrogate_errors import noise_of
-from stansub.tuning.surrogate_hmc import CHECKS_ON_POSTERIOR, Tuned, Tuner
+from stansub.tuning import transitions
+from stansub.tuning.surrogates import gibbs as surrogate_gibbs
+from stansub.tuning.surrogates.hmc import CHECKS_ON_POSTERIOR, Tuned, Tuner
+from stansub.tuning.surrogates.omissions import noise_of
+from stansub.tuning.surrogates.surrogate import TunedSurrogate
 
 DIM = 3
 ABOUT = Approximation.plain(Quadratic.of(np.zeros(1), 0.0, np.zeros(1), sp.csr_array(np.eye(1))))

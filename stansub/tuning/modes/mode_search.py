@@ -11,7 +11,7 @@ import numpy as np
 from stansub.progress import Progress
 from stansub.target.factors import Target, known_predictors
 from stansub.target.partitioned import Predictors
-from stansub.tuning.mode import Mode, Modes, NoModeError, find_modes
+from stansub.tuning.modes.mode import Mode, Modes, NoModeError, find_modes
 from stansub.types import FloatArray
 
 

@@ -25,9 +25,9 @@ from stansub.target.coordinates import Coordinates
 from stansub.target.sparse import Quadratic
 from stansub.target.split import Dynamics, Split
 from stansub.target.threads import THREADS, one_blas_thread
-from stansub.tuning.sampler_runs import adapted, spread
-from stansub.tuning.starting import find_start
-from stansub.tuning.surrogate import Exploration, TunedSurrogate
+from stansub.tuning.surrogates.sampler_runs import adapted, spread
+from stansub.tuning.surrogates.starting import find_start
+from stansub.tuning.surrogates.surrogate import Exploration, TunedSurrogate
 from stansub.types import FloatArray
 
 # Transitions of the windows after which the diagonal metric is adapted: from the first start, and from others, for

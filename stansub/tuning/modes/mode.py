@@ -33,11 +33,20 @@ from stansub.target.laplace import Mode
 from stansub.target.partitioned import Predictors
 from stansub.target.predictor_derivatives import PredictorObjective
 from stansub.target.remainders import LinearPredictors
-from stansub.tuning.climbing import MANY_PASSES, SHARE_TOLERANCE, TOLERANCE, Ascent, NoModeError, climb, lbfgs, same
-from stansub.tuning.completion import Completion, evidence, is_maximum
-from stansub.tuning.labels import interchanged
-from stansub.tuning.smoothing import SmoothObjectives
-from stansub.tuning.starts import KINDS, RADIUS, Starts
+from stansub.tuning.modes.climbing import (
+    MANY_PASSES,
+    SHARE_TOLERANCE,
+    TOLERANCE,
+    Ascent,
+    NoModeError,
+    climb,
+    lbfgs,
+    same,
+)
+from stansub.tuning.modes.completion import Completion, evidence, is_maximum
+from stansub.tuning.modes.labels import interchanged
+from stansub.tuning.modes.smoothing import SmoothObjectives
+from stansub.tuning.modes.starts import KINDS, RADIUS, Starts
 from stansub.types import FloatArray
 from stansub.wording import percent
 
@@ -69,7 +78,7 @@ class Start:
     """Result of one start."""
 
     kind: str
-    """Kind of the start: one of `stansub.tuning.starts.KINDS`, or "given"."""
+    """Kind of the start: one of `stansub.tuning.modes.starts.KINDS`, or "given"."""
     position: FloatArray
     """Shape (dim,): starting point."""
     log_density: float

@@ -24,9 +24,9 @@ from stansub.target.cholesky import cholesky
 from stansub.target.coordinates import Coordinates
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.split import Split
-from stansub.tuning.centred_effects import ROUNDING, centred, means_of
-from stansub.tuning.coordinates import Effects, unit_columns
-from stansub.tuning.effect_functions import Functions, slopes_of_log_determinant, triangles_of
+from stansub.tuning.effects.centred_effects import ROUNDING, centred, means_of
+from stansub.tuning.effects.coordinates import Effects, unit_columns
+from stansub.tuning.effects.effect_functions import Functions, slopes_of_log_determinant, triangles_of
 from stansub.types import FloatArray
 
 Places = NDArray[np.int64]

@@ -10,7 +10,7 @@ Effects may also reach common arguments, each along a fixed direction, such as t
 that have shares of one variance: S is diagonal then, and phi = A S z with a constant matrix A.
 
 The search does not read the program's text: evaluations of phi, which need no data, determine S, and random points
-prove it. Effects that are u are found from their prior (`stansub.tuning.normal_effects`).
+prove it. Effects that are u are found from their prior (`stansub.tuning.effects.normal_effects`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from stansub.errors import EndedError, RunError
 from stansub.target.coordinates import Coordinates
 from stansub.target.soft_minima import SoftMinima
-from stansub.tuning.effect_functions import functions_of
+from stansub.tuning.effects.effect_functions import functions_of
 from stansub.types import FloatArray
 
 Map = Callable[[FloatArray], FloatArray]

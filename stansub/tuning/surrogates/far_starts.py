@@ -13,11 +13,11 @@ import numpy as np
 
 from stansub.progress import Progress
 from stansub.target.split import Split
-from stansub.tuning import surrogate_errors
-from stansub.tuning.maxima import about, is_same, overlap
-from stansub.tuning.ridge import Region, ridge_mode
-from stansub.tuning.sampler_runs import spread
-from stansub.tuning.surrogate import TunedSurrogate
+from stansub.tuning.surrogates import omissions as surrogate_errors
+from stansub.tuning.surrogates.maxima import about, is_same, overlap
+from stansub.tuning.surrogates.ridge import Region, ridge_mode
+from stansub.tuning.surrogates.sampler_runs import spread
+from stansub.tuning.surrogates.surrogate import TunedSurrogate
 from stansub.types import FloatArray
 
 # Excess of the remainder over its median at draws up to which a chain leaves a point: it accepts one move in e^5. The

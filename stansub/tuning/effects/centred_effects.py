@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.target.soft_minima import SoftMinima
-from stansub.tuning.effect_functions import Functions, functions_of
+from stansub.tuning.effects.effect_functions import Functions, functions_of
 from stansub.types import FloatArray
 
 Gradient = Callable[[FloatArray], FloatArray]

@@ -9,11 +9,11 @@ import numpy as np
 
 from stansub.target.approximation import Approximation
 from stansub.target.split import Surrogate
-from stansub.tuning.normal_effects import Structure
-from stansub.tuning.sampler_runs import MOST_TRANSITIONS
-from stansub.tuning.surrogate_gibbs import GibbsTuner
-from stansub.tuning.surrogate_given_scales import GivenScalesTuner
-from stansub.tuning.surrogate_hmc import Tuned
+from stansub.tuning.effects.normal_effects import Structure
+from stansub.tuning.surrogates.gibbs import GibbsTuner
+from stansub.tuning.surrogates.given_scales import GivenScalesTuner
+from stansub.tuning.surrogates.hmc import Tuned
+from stansub.tuning.surrogates.sampler_runs import MOST_TRANSITIONS
 from stansub.types import FloatArray
 
 # Share of the sweeps accepted below which the Gibbs sampler may stay in tails that short runs do not show.

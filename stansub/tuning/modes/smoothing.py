@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stansub.target.gradients import Team, default_steps, differenced
 from stansub.target.predictor_derivatives import PredictorObjective
 from stansub.target.remainders import LinearPredictors
-from stansub.tuning.climbing import lbfgs
+from stansub.tuning.modes.climbing import lbfgs
 from stansub.types import FloatArray
 
 # Observations from which the scale is found, widths as multiples of the last ones, iterations with each, and tries to

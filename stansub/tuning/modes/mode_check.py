@@ -17,9 +17,9 @@ import numpy as np
 from stansub.mode_findings import MissedMode
 from stansub.target.factors import Target
 from stansub.target.partitioned import Predictors
-from stansub.tuning.climbing import NoModeError
-from stansub.tuning.labels import interchanged
-from stansub.tuning.mode import Mode, Modes, find_other_modes, indexed
+from stansub.tuning.modes.climbing import NoModeError
+from stansub.tuning.modes.labels import interchanged
+from stansub.tuning.modes.mode import Mode, Modes, find_other_modes, indexed
 from stansub.types import FloatArray
 
 # A mode counts as visited if a draw is within this many sds of it, beyond the square root of the dimension that is

@@ -12,9 +12,9 @@ from stansub.kernels.surrogate import SurrogateTransition
 from stansub.target.approximation import Approximation
 from stansub.target.cholesky import Factor, of_metric
 from stansub.target.split import Differentiable, Split, Surrogate
-from stansub.tuning.differences import Differences
-from stansub.tuning.sampler_runs import spread
-from stansub.tuning.surrogate_hmc import POINTS, mean_precision
+from stansub.tuning.surrogates.differences import Differences
+from stansub.tuning.surrogates.hmc import POINTS, mean_precision
+from stansub.tuning.surrogates.sampler_runs import spread
 from stansub.types import FloatArray
 
 

@@ -23,9 +23,9 @@ from stansub.target.cholesky import Factor, of_metric
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
 from stansub.target.split import Differentiable, Dynamics, Sampler
-from stansub.tuning.coordinates import Effects
-from stansub.tuning.differences import Differences
-from stansub.tuning.sampler_runs import (
+from stansub.tuning.effects.coordinates import Effects
+from stansub.tuning.surrogates.differences import Differences
+from stansub.tuning.surrogates.sampler_runs import (
     ANGLE,
     MOST_STEPS,
     SHOWING,

@@ -12,9 +12,9 @@ from stansub.kernels.surrogate import Gibbs
 from stansub.target.approximation import Approximation
 from stansub.target.normal_effects import TRIES, NormalEffects
 from stansub.target.split import Surrogate
-from stansub.tuning.normal_effects import Structure
-from stansub.tuning.sampler_runs import MOST_TRANSITIONS, UNSURE, n_transitions, run, slowest_time, spread
-from stansub.tuning.surrogate_hmc import Tuned
+from stansub.tuning.effects.normal_effects import Structure
+from stansub.tuning.surrogates.hmc import Tuned
+from stansub.tuning.surrogates.sampler_runs import MOST_TRANSITIONS, UNSURE, n_transitions, run, slowest_time, spread
 from stansub.types import FloatArray
 
 # Draws of a round, sweeps from one to the next at first, and sweeps before them, or one from each of so many draws; the

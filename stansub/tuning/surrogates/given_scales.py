@@ -11,8 +11,10 @@ from stansub.kernels.surrogate import GivenScales
 from stansub.target.approximation import Approximation
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.split import Surrogate
-from stansub.tuning.normal_effects import Structure
-from stansub.tuning.sampler_runs import (
+from stansub.tuning.effects.normal_effects import Structure
+from stansub.tuning.surrogates.gibbs import evaluation_cost, factor_cost
+from stansub.tuning.surrogates.hmc import Tuned
+from stansub.tuning.surrogates.sampler_runs import (
     ANGLE,
     MOST_STEPS,
     SHOWING,
@@ -24,8 +26,6 @@ from stansub.tuning.sampler_runs import (
     run,
     slowest_time,
 )
-from stansub.tuning.surrogate_gibbs import evaluation_cost, factor_cost
-from stansub.tuning.surrogate_hmc import Tuned
 from stansub.types import FloatArray
 
 # Draws of a round, and those before them; draws that show how many steps a trajectory needs, and the fewest.

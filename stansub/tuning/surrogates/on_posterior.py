@@ -16,8 +16,8 @@ from stansub.target.approximation import Approximation
 from stansub.target.cholesky import Factor
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split
-from stansub.tuning.sampler_runs import UNSURE, spread
-from stansub.tuning.surrogate_hmc import POINTS, Tuned, Tuner, step_cost
+from stansub.tuning.surrogates.hmc import POINTS, Tuned, Tuner, step_cost
+from stansub.tuning.surrogates.sampler_runs import UNSURE, spread
 from stansub.types import FloatArray
 
 # Rounds of trajectories on the posterior before they are tuned, each with a new expansion.

@@ -9,7 +9,7 @@ from stansub.errors import RunError
 from stansub.target.approximation import Approximation
 from stansub.target.sparse import Quadratic
 from stansub.target.split import Differentiable, Split
-from stansub.tuning.climbing import lbfgs
+from stansub.tuning.modes.climbing import lbfgs
 from stansub.types import FloatArray
 
 # Random values to try.

@@ -30,18 +30,18 @@ from stansub.target.joint_settings import Choice, choose_joint
 from stansub.target.simplexes import NO_SIMPLEXES, Simplexes
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split
-from stansub.tuning.coordinates import find_effects
-from stansub.tuning.differences import Differences
-from stansub.tuning.normal import NormalApproximation, of_surrogate
-from stansub.tuning.normal_effects import find_normal_effects
-from stansub.tuning.on_posterior import is_cheap, tuned_on_posterior
-from stansub.tuning.ridge import ridge_mode
-from stansub.tuning.sampler_runs import spread
-from stansub.tuning.signs import Mirror
-from stansub.tuning.starting import find_start, highest, pinned
-from stansub.tuning.surrogate_effects import EffectsTuner
-from stansub.tuning.surrogate_errors import noise_of, remainders, selected
-from stansub.tuning.surrogate_hmc import POINTS, Tuned, Tuner
+from stansub.tuning.effects.coordinates import find_effects
+from stansub.tuning.effects.normal_effects import find_normal_effects
+from stansub.tuning.surrogates.differences import Differences
+from stansub.tuning.surrogates.hmc import POINTS, Tuned, Tuner
+from stansub.tuning.surrogates.normal import NormalApproximation, of_surrogate
+from stansub.tuning.surrogates.of_effects import EffectsTuner
+from stansub.tuning.surrogates.omissions import noise_of, remainders, selected
+from stansub.tuning.surrogates.on_posterior import is_cheap, tuned_on_posterior
+from stansub.tuning.surrogates.ridge import ridge_mode
+from stansub.tuning.surrogates.sampler_runs import spread
+from stansub.tuning.surrogates.signs import Mirror
+from stansub.tuning.surrogates.starting import find_start, highest, pinned
 from stansub.types import Check, FloatArray
 
 # Rounds with a new metric, and expansions.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from stansub.errors import RunError
 from stansub.output.layout import element_names
 from stansub.target.split import Surrogate
-from stansub.tuning.sampler_runs import spread
+from stansub.tuning.surrogates.sampler_runs import spread
 from stansub.types import FloatArray
 
 Places = NDArray[np.int64]

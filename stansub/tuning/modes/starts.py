@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from stansub.target.gradients import Objective, Team
-from stansub.tuning.climbing import lbfgs
+from stansub.tuning.modes.climbing import lbfgs
 from stansub.types import FloatArray
 
 KINDS = ("random", "prior", "subsample")

@@ -10,7 +10,7 @@ import numpy as np
 
 from stansub.target.gradients import Objective, scaled_steps
 from stansub.target.laplace import Mode
-from stansub.tuning.climbing import (
+from stansub.tuning.modes.climbing import (
     MANY_PASSES,
     SINGULAR,
     TOLERANCE,

@@ -30,12 +30,12 @@ from stansub.selection import Along
 from stansub.target.cholesky import cholesky
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split, Surrogate
-from stansub.tuning import surrogate, warmup
-from stansub.tuning.ridge import Region, defined, is_maximum, ridge_mode
-from stansub.tuning.sampler_runs import spread
-from stansub.tuning.starting import find_start, highest, pinned
-from stansub.tuning.surrogate import FarError, TunedSurrogate
-from stansub.tuning.surrogate_errors import remainders
+from stansub.tuning.surrogates import surrogate, warmup
+from stansub.tuning.surrogates.omissions import remainders
+from stansub.tuning.surrogates.ridge import Region, defined, is_maximum, ridge_mode
+from stansub.tuning.surrogates.sampler_runs import spread
+from stansub.tuning.surrogates.starting import find_start, highest, pinned
+from stansub.tuning.surrogates.surrogate import FarError, TunedSurrogate
 from stansub.types import FloatArray
 from stansub.wording import percent
 

@@ -1,0 +1,1 @@
+"""Effects with unknown scales: inner coordinates and normal priors, found by evaluations and proved."""

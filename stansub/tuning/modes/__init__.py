@@ -1,0 +1,1 @@
+"""The search for modes: starts, climbs, checks of the end points."""
