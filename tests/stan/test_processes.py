@@ -90,7 +90,7 @@ def test_a_signal_to_this_process_alone_ends_the_compiler(own_cache, tmp_path, n
     program.write_text(CODE)
     start = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from stansub.stan import download\n"
+        "from stansub.stan.toolchain import download\n"
         "download._download = lambda folder: 'no network in tests'\n"
         f"import stansub; stansub.compile_model({str(program)!r})\n"
     )
