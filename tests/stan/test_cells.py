@@ -9,7 +9,7 @@ from texts import canonical, words
 
 from stansub.stan.analysis import Analysis
 from stansub.stan.passes.fixpoint import Rewriting, rewriting
-from stansub.stan.passes.series.cells import by_cells, cell_by_cell
+from stansub.stan.passes.series.cells import by_cells, cell_by_cell, with_cell_values
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.types import FloatArray
@@ -23,7 +23,11 @@ parameters {
   vector[J] a; vector[I] b; vector[L] u; vector[2] c; matrix[J, I] e; matrix[2, J] d; real m; real<lower=0> s;
 }
 """
-LOOPS, CELLS = cell_by_cell.name, by_cells.name
+LOOPS, VALUES, CELLS = cell_by_cell.name, with_cell_values.name, by_cells.name
+TABLE, SUMS = "matrix[J, I] n;", "for (j in 1 : J) for (i in 1 : I) n[j, i] = a[j] + b[i];"
+PRODUCTS = "real q; q = 2 * m; for (i in 1 : I) for (j in 1 : J) { real p = q * b[i]; n[j, i] = a[j] + p; }"
+READ_CELLS = "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(n[j, i], s);"
+READ_ROWS = "for (j in 1 : J) y[j] ~ normal(n[j], s);"
 COLUMNS = "for (i in 1 : I) y[ : , i] ~ normal(a + b[i] * t[i], s);"
 PLAIN = "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(a[j] + b[i], s);"
 
@@ -78,6 +82,21 @@ def values() -> tuple[dict[str, Any], dict[str, Any]]:
         ("for (j in 1 : J) { vector[I] n = a[j] + b; v[j] ~ normal(n, s); }", [LOOPS, CELLS]),
         ("for (j in 1 : J) v[j] ~ normal(a[j] + mean(b), s);", [LOOPS, CELLS]),
         ("for (j in 1 : J) { a[j] ~ normal(m, 1); v[j] ~ normal(a[j] + rep_vector(m, I), s); }", [LOOPS, CELLS]),
+        # Values that other statements compute, of cells or of rows.
+        (f"{TABLE} {SUMS} {READ_CELLS}", [VALUES, CELLS]),
+        (f"{TABLE} {SUMS} {READ_ROWS}", [LOOPS, CELLS]),
+        (f"{TABLE} for (j in 1 : J) n[j] = exp(a[j]) + b' * w[j]; {READ_ROWS}", [LOOPS, CELLS]),
+        (f"{TABLE} {PRODUCTS} {READ_CELLS}", [VALUES, CELLS]),
+        (
+            f"{TABLE} for (j in 1 : J) for (i in 1 : I) {{ n[j, i] = a[j] - b[i]; y[j, i] ~ normal(n[j, i], s); }}",
+            [VALUES, CELLS],
+        ),
+        (
+            f"{TABLE} {SUMS} matrix[J, I] o; for (j in 1 : J) for (i in 1 : I) o[j, i] = exp(n[j, i]);"
+            " for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(o[j, i], s);",
+            [VALUES, CELLS],
+        ),
+        ("for (j in 1 : J) { vector[I] n; for (i in 1 : I) n[i] = a[j] + b[i]; v[j] ~ normal(n, s); }", [LOOPS, CELLS]),
     ],
 )
 def test_cells_are_rows_of_data(code: str, passes: list[str]) -> None:
@@ -143,6 +162,15 @@ OTHERS = [
     "for (j in 1 : J) { a[j] ~ normal(m, 1); for (i in 1 : I) { y[j, i] ~ normal(a[j] + b[i], s); } }",
     "for (j in 1 : J) { int n = I - 1; for (i in 1 : n) { y[j, i] ~ normal(a[j] + b[i], s); } }",
     "real n; for (j in 1 : J) { n = exp(a[j]); for (i in 1 : I) { y[j, i] ~ normal(n + b[i], s); } }",
+    # Values of a computed table that change later, depend on the order, or are computed several times.
+    f"{TABLE} {SUMS} n[1, 1] = m; {READ_CELLS}",
+    f"{TABLE} {SUMS} n[1, 1] = m; {READ_ROWS}",
+    f"{TABLE} real q = m; for (j in 1 : J) for (i in 1 : I) n[j, i] = a[j] * q; q = s; {READ_CELLS}",
+    f"{TABLE} real q = 0; for (j in 1 : J) for (i in 1 : I) {{ q += a[j]; n[j, i] = q; }} {READ_CELLS}",
+    f"{TABLE} for (l in 1 : L) for (j in 1 : J) for (i in 1 : I) n[j, i] = a[j] * u[l]; {READ_CELLS}",
+    f"{TABLE} for (j in 1 : J) for (i in 1 : I) if (m > 0) n[j, i] = a[j]; {READ_CELLS}",
+    f"{TABLE} for (j in 1 : J) for (i in 1 : I) n[j, i] = a[j] + e[j, i]; {READ_CELLS}",
+    "real q; for (j in 1 : J) { vector[I] n; q = a[j]; for (i in 1 : I) n[i] = q + b[i]; v[j] ~ normal(n, s); }",
     "real q = 0; for (j in 1 : J) { real n = q; for (i in 1 : I) { y[j, i] ~ normal(a[j] + n, s); q = y[j, i]; } }",
 ]
 

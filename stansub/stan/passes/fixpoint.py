@@ -16,7 +16,7 @@ from stansub.stan.passes.inlining import inlined
 from stansub.stan.passes.ragged import by_rows
 from stansub.stan.passes.rewrite import reserved
 from stansub.stan.passes.scatter import observation_by_observation
-from stansub.stan.passes.series.cells import by_cells, cell_by_cell
+from stansub.stan.passes.series.cells import by_cells, cell_by_cell, with_cell_values
 from stansub.stan.passes.series.lags import with_lags
 from stansub.stan.passes.series.residuals import with_residuals
 from stansub.stan.passes.size_sums import with_size_sums
@@ -32,6 +32,7 @@ PASSES = (
     by_rows,
     with_residuals,
     cell_by_cell,
+    with_cell_values,
     by_cells,
     with_dense_rows,
     with_tuple_elements,

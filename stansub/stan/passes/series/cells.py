@@ -1,9 +1,10 @@
 """Tables of outcomes whose rows have parameters of their own, with an observation for each cell.
 
 In ``for (j in 1:J) y[j] ~ bernoulli_logit(theta[j] - b);``, where row j has the answers of a person to all items, the
-data cannot be cut by persons or by items, because both have parameters. Given these, the cells are independent. Two
+data cannot be cut by persons or by items, because both have parameters. Given these, the cells are independent. Three
 passes write the likelihood over cells: the first writes densities of whole rows or columns as loops over cells, the
-second writes loops over the cells of a table as a loop over rows of data, each with its place in the table.
+second writes the values of a computed table where such loops read its cells, and the third writes loops over the cells
+of a table as a loop over rows of data, each with its place in the table.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from stansub.stan.passes.rewriting import Edits, Pass, Symbols
-from stansub.stan.passes.series.nests import Nest, is_carried
+from stansub.stan.passes.series.element_values import element_values, with_values
+from stansub.stan.passes.series.nests import Nest, is_carried, nested
 from stansub.stan.passes.series.row_variables import RowVariables
 from stansub.stan.passes.series.rows import ONE, Rows
 from stansub.stan.reading.reach import BY_ELEMENT, ELEMENTWISE, REPEATED, SAME_ELEMENTS
@@ -63,6 +65,20 @@ def cell_by_cell(program: Program) -> Edits:
     for loop, _ in unlooped(program.model.statements):
         if isinstance(loop, For) and (lines := _Line(program, loop, Name(symbols.fresh("cell"))).over_cells()):
             found.append((loop.span, printed(lines)))
+    return Edits([], found)
+
+
+@Pass.named("values of the cells of a computed table in its place")
+def with_cell_values(program: Program) -> Edits:
+    """Write what loops over the cells of a table read of a computed table as the values of its cells."""
+    rows, found = Rows(program), []
+    for loop, above in unlooped(program.model.statements, program.transformed_parameters.statements):
+        if isinstance(loop, For) and has_terms(loop):
+            nest = Nest.of(rows, _inward(loop), RowVariables(rows, above))
+            read = tuple(with_values(one, program, nest.places) for one in nest.body)
+            terms = tuple(one for one in read if not set(writes(one)) & set(element_values(program)))
+            if read != nest.body and _is_table(program, nest.loops, terms):
+                found.append((loop.span, printed(nested(nest.loops, read))))
     return Edits([], found)
 
 
@@ -127,9 +143,7 @@ class _Line:
         found = {one: table for one in self.loop.body if (table := self._table(one)) is not None}
         values = [one for one in self.loop.body if isinstance(one, Declaration) and one.name in self._values]
         others = tuple(one for one in self.loop.body if one not in found and one not in values)
-        if not found or writes(*others) & names(*found, *values):
-            return []
-        lines: list[Statement] = [replace(self.loop, body=others)] if others else []
+        lines: list[Statement] = []
         try:
             for one, n in found.items():
                 inner = For(self.cell.name, ONE, n, (self._by_cell(one),))
@@ -139,7 +153,9 @@ class _Line:
                 lines.append(loop)
         except _JointError:
             return []
-        return lines
+        if writes(*others) & names(*lines):
+            return []
+        return [replace(self.loop, body=others), *lines] if others and lines else lines
 
     def _table(self, statement: Statement) -> Expression | None:
         """Return the number of cells in this row or column, if the statement is their density."""
@@ -181,6 +197,8 @@ class _Line:
             return self._at(self._values[expression.name])
         if self._n_dims(expression) == 0:
             return self._scalar(expression)
+        if (value := self._computed(expression)) is not None:
+            return self._at(value)
         match expression:
             case Transpose(operand):
                 return self._at(operand)
@@ -224,7 +242,18 @@ class _Line:
         at = self._open(indices, n_dims)[axis]
         given = [*indices, *[Slice()] * (n_dims - len(indices))]
         given[at] = self.cell if isinstance(given[at], Slice) else self._at(given[at])
-        return Subscript(base, tuple(given))
+        cell = Subscript(base, tuple(given))
+        value = self._computed(cell)
+        return cell if value is None else value
+
+    def _computed(self, expression: Expression) -> Expression | None:
+        """Return the value of a row or a cell of a computed table, or of an element of what the loop computes."""
+        base, indices = flat(expression)
+        found = element_values(self.program).get(base.name) if isinstance(base, Name) else None
+        if found is None or len(indices) != len(found.places):
+            return None
+        is_own = any(one.name == str(base) for one in find(Declaration, self.loop.body))
+        return found.at(indices) if is_own or Name(self.loop.variable) in indices else None
 
     def _open(self, indices: tuple[Expression, ...], n_dims: int) -> list[int]:
         """Return the dimensions of a variable that indices leave, or select by a list.

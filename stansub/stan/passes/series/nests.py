@@ -180,7 +180,7 @@ class Nest:
 
     def plain(self) -> Sequence[Statement]:
         """Return the original loop."""
-        return _nested(self.loops, self.body)
+        return nested(self.loops, self.body)
 
     def check(self) -> None:
         """Check that the loop is a sum over rows: `check_past`, and no parameters with a value for each row.
@@ -367,8 +367,8 @@ class Nest:
         if not self._fills:
             return
         counter = Name(_COUNTER)
-        filled = [one for inner, some in self._fills.items() for one in _nested(inner, some)]
-        loop = _nested(self.loops, [Assign(counter, "+=", ONE), *filled])
+        filled = [one for inner, some in self._fills.items() for one in nested(inner, some)]
+        loop = nested(self.loops, [Assign(counter, "+=", ONE), *filled])
         start = Declaration(SizedType((), "int"), _COUNTER, Literal("0"))
         self.rows.lines.append(str(Braces((start, *loop))))
 
@@ -398,7 +398,7 @@ def _read(statement: Statement) -> set[str]:
     return names(*(statement.own if statement.bodies else statement.computes)) | set(added)
 
 
-def _nested(loops: Sequence[For], body: Sequence[Statement]) -> Sequence[Statement]:
+def nested(loops: Sequence[For], body: Sequence[Statement]) -> Sequence[Statement]:
     """Return statements, nested in loops."""
     for loop in reversed(loops):
         body = [replace(loop, body=tuple(body))]
