@@ -141,7 +141,7 @@ def _refusal(found: Examination) -> Iterator[tuple[str, str]]:
         yield "Shown by", f"{f'line {line}: ' if line else ''}{found.structure.evidence}"
     if found.reason:
         yield "Reason", found.reason
-    for remark in found.source.analysis.rewriting.refusals:
+    for remark in found.source.analysis.rewriting.refusals if found.structure or found.reason or found.doubts else ():
         yield "Not rewritten", remark.located(found.source.text)
 
 

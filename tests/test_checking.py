@@ -321,6 +321,20 @@ def test_obstacles_are_told_without_data(capsys: pytest.CaptureFixture[str]) -> 
         assert "Warning" not in capsys.readouterr().out
 
 
+def test_what_need_not_be_rewritten_is_not_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A recursion within each row is no obstacle."""
+    file = tmp_path / "states.stan"
+    file.write_text(
+        "data { int N; int T; array[N, T] int y; array[N] int f; } parameters { real<lower=0, upper=1> p; } "
+        "model { vector[T] g; for (n in 1 : N) { g[f[n]] = p; "
+        "for (t in f[n] + 1 : T) { g[t] = g[t - 1] * p; y[n, t] ~ bernoulli(g[t]); } } }"
+    )
+    assert check(file) == 5
+    out = capsys.readouterr().out
+    assert out.startswith("may qualify: its text shows no obstacle")
+    assert "Not rewritten" not in out
+
+
 def test_what_is_no_sum_is_named_without_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert check(NO_SUMS / "gaussian_process.stan") == 2
     lines = capsys.readouterr().out.splitlines()

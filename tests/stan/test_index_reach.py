@@ -57,6 +57,11 @@ def read(model: str, transformed: str = "") -> Program:
         ("y ~ normal(mean(a * x), 1);", OWN | TOTAL),
         ("real s = 0; for (n in 1 : N) s += a * x[n]; y ~ normal(s, 1);", OWN | TOTAL),
         ("real s = a; for (n in 1 : N) { s = y[n] - s; s ~ normal(0, 1); }", OWN | TOTAL),
+        # Variables outside the loop that each of its runs computes first, or does not.
+        ("vector[2] s; for (n in 1 : N) { for (k in 1 : 2) s[k] = b[k] * x[n]; target += log_sum_exp(s); }", OWN),
+        ("real s; for (n in 1 : N) if (x[n] > 0) { s = a * x[n]; s *= 2; y[n] ~ normal(s, 1); }", OWN),
+        ("real s = 0; for (n in 1 : N) { if (x[n] > 0) { s = x[n]; } y[n] ~ normal(a * s, 1); }", OWN | TOTAL),
+        ("real s; for (n in 1 : N) { s = a * x[n]; y[n] ~ normal(s, 1); } y ~ normal(s, 1);", OWN | TOTAL),
         ("target += -spread(y, a);", OWN | SUMMARY),
         ("target += log_sum_exp(x * a);", OWN | TOTAL),
         ("y ~ normal((b' * X')', 1);", OWN),

@@ -40,8 +40,11 @@ from stansub.stan.syntax import (
     Transpose,
     calls,
     flat,
+    is_carried,
     name_of,
     names,
+    placed,
+    read_by,
     summands,
     walk,
     writes,
@@ -422,9 +425,8 @@ class _Walk:
         over_all = not self.index and self._is_all(loop.upper)
         if over_all:
             guard = NONE if loop.lower == Literal("1") else Reach.OFFSET
-            inside = replace(
-                self, index=loop.variable, outside=frozenset(self.values), guard=self.guard | guard, turns=True
-            )
+            outside = frozenset(self.values) - self._renewed(loop)
+            inside = replace(self, index=loop.variable, outside=outside, guard=self.guard | guard, turns=True)
         else:
             guard = bounds.reach
             inside = replace(self, guard=self.guard | guard, turns=True)
@@ -434,6 +436,12 @@ class _Walk:
             inside.run(loop.body)
             if self.values == before:
                 return
+
+    def _renewed(self, loop: For) -> set[str]:
+        """Return variables that each run of a loop computes before it reads them, and that nothing else reads."""
+        others = [one for one in walk(self.program.evaluated) if one != loop and one not in walk(loop.body)]
+        elsewhere = set().union(*map(read_by, others))
+        return {name for name in writes(*loop.body) - elsewhere if _is_renewed(name, loop.body)}
 
     def _leave_open(self, statement: Statement) -> None:
         """Record a statement that is not analysed."""
@@ -447,6 +455,20 @@ class _Walk:
 def _density_of(function: str) -> str:
     """Return the name of a density without its suffix; of other functions their name."""
     return function.rpartition("_")[0] if function.endswith(DENSITIES) else function
+
+
+def _is_renewed(variable: str, statements: Sequence[Statement]) -> bool:
+    """Return whether statements compute a variable, in all branches that read it, before they read it."""
+    involved = [one for one in statements if variable in names(one)]
+    if len(involved) == 1 and isinstance(branch := involved[0], If) and variable not in names(branch.condition):
+        inside = [body for body in branch.bodies if variable in names(*body)]
+        return len(inside) == 1 and _is_renewed(variable, inside[0])
+    certain = (
+        one
+        for one, around in placed(involved)
+        if isinstance(one, Assign) and variable in one.variables and not any(isinstance(each, If) for each in around)
+    )
+    return any(certain) and not is_carried(involved, variable)
 
 
 def _joined(values: Sequence[_Value]) -> _Value:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from stansub.stan.syntax.expressions import Call, Expression, Name
 from stansub.stan.syntax.nodes import Node, changed, find
-from stansub.stan.syntax.statements import Assign, Declaration, For, ForEach, Statement, Target, Tilde
+from stansub.stan.syntax.statements import Assign, Declaration, For, ForEach, Statement, Target, Tilde, walk
 
 N = TypeVar("N", bound=Node)
 
@@ -95,6 +95,22 @@ def writes(*nodes: Node) -> set[str]:
         elif isinstance(one, Assign):
             found.update(one.variables)
     return found
+
+
+def is_carried(statements: Sequence[Statement], variable: str) -> bool:
+    """Return whether statements read a variable before they assign it."""
+    for one in walk(statements):
+        if variable in read_by(one):
+            return True
+        if isinstance(one, Assign) and variable in one.variables:
+            return False
+    return False
+
+
+def read_by(statement: Statement) -> set[str]:
+    """Return variables that a statement itself reads, without those of inner statements."""
+    added = statement.variables if isinstance(statement, Assign) and statement.operator != "=" else ()
+    return names(*(statement.own if statement.bodies else statement.computes)) | set(added)
 
 
 def shortened(statement: Statement | str, length: int = 60) -> str:

@@ -16,7 +16,7 @@ from functools import cached_property
 
 from stansub.stan.passes.rewriting import Edits, Pass, Symbols
 from stansub.stan.passes.series.element_values import element_values, with_values
-from stansub.stan.passes.series.nests import Nest, is_carried, nested
+from stansub.stan.passes.series.nests import Nest, nested
 from stansub.stan.passes.series.row_variables import RowVariables
 from stansub.stan.passes.series.rows import ONE, Rows
 from stansub.stan.reading.reach import BY_ELEMENT, ELEMENTWISE, REPEATED, SAME_ELEMENTS
@@ -41,6 +41,7 @@ from stansub.stan.syntax import (
     changed,
     find,
     flat,
+    is_carried,
     names,
     printed,
     unlooped,

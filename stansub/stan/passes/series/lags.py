@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from stansub.stan.passes.rewriting import Edits, Pass, RefusedError
 from stansub.stan.passes.series.affine import Affine
-from stansub.stan.passes.series.nests import PAST, Nest, accumulated, direct, is_bare, is_carried
+from stansub.stan.passes.series.nests import PAST, Nest, accumulated, direct, is_bare
 from stansub.stan.passes.series.row_variables import DividedError, RowVariables, filling, written
 from stansub.stan.passes.series.rows import Index, Rows, Stretch
 from stansub.stan.reading.dependence import unused
@@ -31,6 +31,7 @@ from stansub.stan.syntax import (
     Subscript,
     calls,
     find,
+    is_carried,
     names,
     placed,
     printed,

@@ -35,7 +35,9 @@ from stansub.stan.syntax import (
     calls,
     changed,
     find,
+    is_carried,
     names,
+    read_by,
     walk,
 )
 
@@ -378,24 +380,8 @@ def accumulated(statements: Sequence[Statement]) -> set[str]:
     assigned = list(find(Assign, statements))
     places = {one.place for one in assigned if one.operator == "+="}
     others = [one for one in walk(statements) if not isinstance(one, Assign) or one.place not in places]
-    read = set().union(*map(_read, others)) | names(*(one.expression for one in assigned))
+    read = set().union(*map(read_by, others)) | names(*(one.expression for one in assigned))
     return {place.name for place in places if isinstance(place, Name)} - read
-
-
-def is_carried(statements: Sequence[Statement], variable: str) -> bool:
-    """Return whether statements read a variable before they assign it."""
-    for one in walk(statements):
-        if variable in _read(one):
-            return True
-        if isinstance(one, Assign) and variable in one.variables:
-            return False
-    return False
-
-
-def _read(statement: Statement) -> set[str]:
-    """Return variables that a statement itself reads, without those of inner statements."""
-    added = statement.variables if isinstance(statement, Assign) and statement.operator != "=" else ()
-    return names(*(statement.own if statement.bodies else statement.computes)) | set(added)
 
 
 def nested(loops: Sequence[For], body: Sequence[Statement]) -> Sequence[Statement]:
