@@ -89,7 +89,7 @@ def or_along(
         gain = made.merit(n) / merit if merit else None
     taken = TrajectoriesTaken(made.n_steps, found.name, gain)
     found = found.without_variates(ExactAlong(), taken)
-    return replace(found, trajectories=made.transition, name=made.transition.name), Exact()
+    return replace(found, trajectories=made.transition, draws=made.draws, name=made.transition.name), Exact()
 
 
 def _tuned(

@@ -20,6 +20,7 @@ from stansub.target.quadratic import global_quadratic
 from stansub.target.taylor import ControlVariates
 from stansub.tuning.mode_variates import Variates
 from stansub.tuning.modes.mode import Mode, Modes
+from stansub.tuning.surrogates.sampler_runs import spread
 from stansub.types import FloatArray
 from stansub.variates_selection import NoVariatesForTest
 
@@ -54,6 +55,10 @@ class ModeSetup:
     """Acceptance rate of independent draws from the normal approximation in the race; 1 without a race."""
     trajectories: PosteriorTransition | None = None
     """Trajectories on the posterior itself, if they replace proposals and decisions."""
+    draws: FloatArray | None = None
+    """Their draws, shape (n, dim), from which chains start: if the posterior is far from normal, values dispersed about
+    the mode may be so far in its tails that trajectories with this step size never leave them.
+    """
     sticky: bool = False
     """Whether chains stayed in tails for long, so that only local moves suit."""
 
@@ -95,7 +100,8 @@ class ModeSetup:
     ) -> list[FloatArray]:
         """Return starting values of chains, each of shape (dim,), from wide normal distributions about the modes.
 
-        A value for each chain is tried in one pass over the data.
+        A value for each chain is tried in one pass over the data. About a single mode, trajectories start at their
+        draws, far apart in their order.
 
         Parameters
         ----------
@@ -104,6 +110,8 @@ class ModeSetup:
         places : sequence of float
             Numbers between 0 and 1 that select modes: each has a share of the interval in proportion to its evidence.
         """
+        if self.draws is not None and len(self.modes.found) == 1:
+            return list(spread(self.draws, len(rngs)))
         numbers = np.searchsorted(np.cumsum(self.modes.weights[:-1]), np.asarray(places), side="right")
         modes = [self.modes.found[number] for number in numbers.tolist()]
         found: dict[int, FloatArray] = {}

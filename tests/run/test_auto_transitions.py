@@ -150,6 +150,25 @@ def test_trajectories_about_the_mode_replace_them_if_there_is_no_surrogate(
     np.testing.assert_array_equal(unconstrained(resumed), unconstrained(idata)[:, :400])
 
 
+CENSORED = """
+data { int N; int M; vector[N] y; real C; }
+parameters { vector<lower=C>[M] z; real mu; real<lower=0> sigma; }
+model { y ~ normal(mu, sigma); z ~ normal(mu, sigma); mu ~ normal(0, 10); sigma ~ normal(0, 10); }
+"""
+
+
+def test_trajectories_about_the_mode_start_at_their_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values dispersed about the mode had censored values 20 sds above it, where no proposal was accepted."""
+    monkeypatch.setattr(transitions, "instead", lambda *_: None)
+    program, y = tmp_path / "censored.stan", np.random.default_rng(1).standard_normal(1000)
+    program.write_text(CENSORED)
+    seen = y[y < 1]
+    data = {"N": len(seen), "M": len(y) - len(seen), "y": seen, "C": 1.0}
+    idata = stansub.sample(program, data, iter_sampling=300, **QUIET)
+    assert inference_data.attrs(idata)["settings"]["proposal"] == "nuts"
+    assert min(idata.sample_stats["accepted"].mean("draw")) > 0.9
+
+
 def test_scales_may_multiply_effects_within_the_likelihood(multilevel: CompiledModel, tmp_path: Path) -> None:
     """Scale and effects apart are not determined by the likelihood: transitions hardly moved."""
     text = (PROGRAMS / "multilevel.stan").read_text()
