@@ -10,8 +10,7 @@ of single draws may be negative in some directions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +23,7 @@ from stansub.target.cholesky import of_metric
 from stansub.target.coordinates import Coordinates
 from stansub.target.sparse import Quadratic
 from stansub.target.split import Dynamics, Split
-from stansub.target.threads import THREADS, one_blas_thread
+from stansub.target.threads import together
 from stansub.tuning.surrogates.sampler_runs import adapted, spread
 from stansub.tuning.surrogates.starting import find_start
 from stansub.tuning.surrogates.surrogate import Exploration, TunedSurrogate
@@ -65,7 +64,8 @@ def tune(
     if (posterior := split.posterior()) is None:
         return None
     progress("Approaching the posterior")
-    draws, phi = _warmed(posterior, dim, _WINDOWS, rng, progress), split.prior().phi
+    draws = _warmed(posterior, dim, _WINDOWS, rng, progress.check, progress.advance)
+    phi = split.prior().phi
     some = split.predictors.expansions([phi(theta) for theta in spread(draws, _AVERAGED)])
     about = Approximation.plain(Quadratic.mean(some), is_mean=True)
     tuner = Exploration.of(split, about, dim, rng, progress)[0].tuner
@@ -76,13 +76,12 @@ def tune(
     assert isinstance(inner, NoUTurn)
     progress("Approaching the posterior from other starts")
 
-    def approached(own: np.random.Generator) -> FloatArray:
+    def approached(own: np.random.Generator, check: Callable[[], None]) -> FloatArray:
         model = split.posterior()
         assert model is not None
-        return _approached(model, inner, own, progress)
+        return _approached(model, inner, own, check)
 
-    with one_blas_thread(), ThreadPoolExecutor(THREADS) as pool:
-        others = list(pool.map(approached, rng.spawn(_STARTS - 1)))
+    others = together(approached, rng.spawn(_STARTS - 1), progress)
     size = min(map(len, (tuned.draws, *others)))
     draws = np.vstack([one[-size:] for one in (tuned.draws, *others)])
     sds = np.std([phi(theta) for theta in tuned.draws], axis=0)
@@ -91,27 +90,32 @@ def tune(
 
 
 def _warmed(
-    posterior: Dynamics, dim: int, windows: Sequence[int], rng: np.random.Generator, progress: Progress
+    posterior: Dynamics,
+    dim: int,
+    windows: Sequence[int],
+    rng: np.random.Generator,
+    check: Callable[[], None],
+    advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> FloatArray:
     """Return draws after a warmup from random parameters, shape (n, dim)."""
     theta, done = find_start(posterior.model, dim, rng, radius=_RADIUS), 0
     precision, plain = np.ones(dim), Coordinates.plain(dim)
     for n in windows:
         system = posterior.hamiltonian(theta, of_metric(sp.csc_array(sp.diags_array(precision))), plain)
-        made = adapted(system, theta, n, rng, progress.check)
+        made = adapted(system, theta, n, rng, check)
         theta, kept, done = made.draws[-1], made.draws[n // 2 :], done + n
-        progress.advance(done, sum(windows))
+        advance(done, sum(windows))
         weight = len(kept) / (len(kept) + _PRIOR_DRAWS)
         precision = 1 / (weight * kept.var(axis=0) + (1 - weight) * _PRIOR_VARIANCE)
     return kept
 
 
-def _approached(posterior: Dynamics, inner: NoUTurn, rng: np.random.Generator, progress: Progress) -> FloatArray:
+def _approached(posterior: Dynamics, inner: NoUTurn, rng: np.random.Generator, check: Callable[[], None]) -> FloatArray:
     """Return draws from another start, the last ones with the tuned metric."""
-    theta = _warmed(posterior, len(inner.centre), _FIRST, rng, progress)[-1]
+    theta = _warmed(posterior, len(inner.centre), _FIRST, rng, check)[-1]
     system = posterior.hamiltonian(inner.centre, inner.factor, inner.coordinates)
     for _ in range(_ROUNDS):
-        made = adapted(system, theta, _APPROACH, rng, progress.check)
+        made = adapted(system, theta, _APPROACH, rng, check)
         theta = made.draws[-1]
         if made.step_size >= _NEAR * inner.step_size:
             break
