@@ -26,7 +26,8 @@ parameters {
 LOOPS, VALUES, CELLS = cell_by_cell.name, with_cell_values.name, by_cells.name
 TABLE, SUMS = "matrix[J, I] n;", "for (j in 1 : J) for (i in 1 : I) n[j, i] = a[j] + b[i];"
 PRODUCTS = "real q; q = 2 * m; for (i in 1 : I) for (j in 1 : J) { real p = q * b[i]; n[j, i] = a[j] + p; }"
-READ_CELLS = "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(n[j, i], s);"
+CELL = "y[j, i] ~ normal(n[j, i], s);"
+READ_CELLS = f"for (j in 1 : J) for (i in 1 : I) {CELL}"
 READ_ROWS = "for (j in 1 : J) y[j] ~ normal(n[j], s);"
 COLUMNS = "for (i in 1 : I) y[ : , i] ~ normal(a + b[i] * t[i], s);"
 PLAIN = "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(a[j] + b[i], s);"
@@ -89,6 +90,11 @@ def values() -> tuple[dict[str, Any], dict[str, Any]]:
         (f"{TABLE} {PRODUCTS} {READ_CELLS}", [VALUES, CELLS]),
         (
             f"{TABLE} for (j in 1 : J) for (i in 1 : I) {{ n[j, i] = a[j] - b[i]; y[j, i] ~ normal(n[j, i], s); }}",
+            [VALUES, CELLS],
+        ),
+        (
+            f"{TABLE} array[J, I, 2] real o; for (j in 1 : J) for (i in 1 : I) {{ for (l in 1 : 2) o[j, i, l] = a[j];"
+            " n[j, i] = o[j, i, 1]; n[j, i] += o[j][i][2] * b[i]; y[j, i] ~ normal(n[j, i], s); }",
             [VALUES, CELLS],
         ),
         (
@@ -165,6 +171,8 @@ OTHERS = [
     # Values of a computed table that change later, depend on the order, or are computed several times.
     f"{TABLE} {SUMS} n[1, 1] = m; {READ_CELLS}",
     f"{TABLE} {SUMS} n[1, 1] = m; {READ_ROWS}",
+    f"{TABLE} for (j in 1 : J) for (i in 1 : I) {{ n[j, i] = a[j]; {CELL} }} n[1, 1] ~ std_normal();",
+    f"{TABLE} n[1, 1] = m; for (j in 1 : J) for (i in 1 : I) {{ n[j, i] = a[j] + n[1, 1]; {CELL} }}",
     f"{TABLE} real q = m; for (j in 1 : J) for (i in 1 : I) n[j, i] = a[j] * q; q = s; {READ_CELLS}",
     f"{TABLE} real q = 0; for (j in 1 : J) for (i in 1 : I) {{ q += a[j]; n[j, i] = q; }} {READ_CELLS}",
     f"{TABLE} for (l in 1 : L) for (j in 1 : J) for (i in 1 : I) n[j, i] = a[j] * u[l]; {READ_CELLS}",

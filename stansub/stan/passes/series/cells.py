@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from stansub.stan.passes.rewriting import Edits, Pass, Symbols
-from stansub.stan.passes.series.element_values import element_values, with_values
+from stansub.stan.passes.series.element_values import element_values, with_local_elements, with_values
 from stansub.stan.passes.series.nests import Nest, nested
 from stansub.stan.passes.series.row_variables import RowVariables
 from stansub.stan.passes.series.rows import ONE, Rows
@@ -69,17 +69,17 @@ def cell_by_cell(program: Program) -> Edits:
     return Edits([], found)
 
 
-@Pass.named("values of the cells of a computed table in its place")
+@Pass.named("values of cells in place of computed tables")
 def with_cell_values(program: Program) -> Edits:
-    """Write what loops over the cells of a table read of a computed table as the values of its cells."""
+    """Write what loops over the cells of a table read of a computed table as variables or values of the cell."""
     rows, found = Rows(program), []
     for loop, above in unlooped(program.model.statements, program.transformed_parameters.statements):
         if isinstance(loop, For) and has_terms(loop):
             nest = Nest.of(rows, _inward(loop), RowVariables(rows, above))
-            read = tuple(with_values(one, program, nest.places) for one in nest.body)
-            terms = tuple(one for one in read if not set(writes(one)) & set(element_values(program)))
-            if read != nest.body and _is_table(program, nest.loops, terms):
-                found.append((loop.span, printed(nested(nest.loops, read))))
+            body = with_local_elements(nest.loops, nest.body, program)
+            body = tuple(with_values(one, program, nest.places) for one in body)
+            if body != nest.body and _is_table(program, nest.loops, body):
+                found.append((loop.span, printed(nested(nest.loops, body))))
     return Edits([], found)
 
 

@@ -1,11 +1,14 @@
-"""Values of the elements of variables that loops compute one by one, such as ``mu[i, j] = a[i] + b[j];``."""
+"""Elements of variables that loops compute one by one, such as ``mu[i, j] = a[i] + b[j];``: their values, and their own
+variables.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
+from stansub.stan.passes.rewriting import Symbols
 from stansub.stan.syntax import (
     Assign,
     Braces,
@@ -22,6 +25,7 @@ from stansub.stan.syntax import (
     find,
     flat,
     names,
+    outermost,
     placed,
     substituted,
 )
@@ -114,3 +118,33 @@ def with_values(node: Statement, program: Program, places: set[str]) -> Statemen
         return changed(computed.at(indices), value)
 
     return changed(node, value)
+
+
+def _indices(variable: str, node: Node) -> tuple[Expression, ...] | None:
+    """Return the indices of an element of a variable; None for other nodes."""
+    base, indices = flat(node) if isinstance(node, Subscript) else (node, ())
+    return indices if base == Name(variable) and indices else None
+
+
+def with_local_elements(loops: Sequence[For], body: tuple[Statement, ...], program: Program) -> tuple[Statement, ...]:
+    """Return the body of nested loops with variables of its own in place of elements that no other run of it uses.
+
+    These are elements at the places of the loops, such as those of ``p`` in ``p[i, j, 1] = 1 - q[i, j];``.
+    """
+    symbols, places = Symbols.of(program), tuple(Name(loop.variable) for loop in loops)
+    own = dict[str, Declaration]()
+    for one in program.model.statements:
+        if isinstance(one, Declaration) and one.value is None and len(one.all_dims) >= len(places):
+            inside = [part for each in body for part in outermost(partial(_indices, one.name), each)]
+            mentions = [part for part in find(Name, program.evaluated) if part.name == one.name]
+            if mentions and len(inside) == len(mentions) and all(at[: len(places)] == places for at in inside):
+                own[one.name] = Declaration(one.type.part([None] * len(places)), symbols.fresh(one.name))
+
+    def local(one: Node) -> Node | None:
+        base, indices = flat(one) if isinstance(one, Subscript) else (None, ())
+        if not isinstance(base, Name) or base.name not in own:
+            return None
+        name, rest = Name(own[base.name].name), tuple(changed(index, local) for index in indices[len(places) :])
+        return Subscript(name, rest) if rest else name
+
+    return (*own.values(), *(changed(one, local) for one in body))
