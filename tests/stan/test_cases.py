@@ -76,3 +76,15 @@ def test_each_observation_runs_its_own_iterations(low: list[int], high: list[int
         for n in np.flatnonzero(runs):
             found[n].append(int(values[n]))
     assert found == [list(range(a, b + 1)) for a, b in zip(low, high, strict=True)]
+
+
+def test_branches_that_all_observations_take_may_contain_others() -> None:
+    frame, made, every = Frame({}), list[Array | None](), np.ones(3, bool)
+
+    def inner(k: int) -> None:
+        made.append(frame.live)
+
+    some = np.array([True, False, True])
+    frame.split((every, ~every), lambda k: frame.split((some, ~some), inner, 3), 3)
+    assert [one.tolist() for one in made if one is not None] == [some.tolist(), (~some).tolist()]
+    assert frame.live is None

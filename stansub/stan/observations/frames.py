@@ -86,7 +86,7 @@ class Frame:
                 self.live = live & mask
                 if self.live.any():
                     run(k)
-                left = left & (self.live | ~mask)
+                left = left & (~mask | (True if self.live is None else self.live))
         finally:
             self.live = None if left.all() else left
 
