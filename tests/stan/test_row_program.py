@@ -114,6 +114,10 @@ def _normal_mass(low: Array, high: Array) -> Array:
 
 
 LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
+    "more_terms_than_arguments": (  # each a function of the same two parameters
+        "for (n in 1:N) for (k in 1:14) target += log1m_inv_logit(b[1] * z[n] ^ k + b[2] * w[n] ^ k);",
+        lambda t, v: sum(special.log_expit(-t.b[0] * v["z"] ** k - t.b[1] * v["w"] ** k) for k in range(1, 15)),
+    ),
     "gaussian": ("z ~ normal(a + xc * b, s);", lambda t, d: stats.norm.logpdf(d["z"], t.eta, t.s)),
     "temporary": (
         "real eta; int k; array[2] real ps; for (n in 1:N) { eta = a + xc[n] * b; k = 1; if (c[n] > 0) k = 2; "

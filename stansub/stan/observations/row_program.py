@@ -112,9 +112,9 @@ def in_program(term: Expression, n: int, *, check: Check = lambda: None) -> tupl
     except NoPredictorsError:
         # Kinds of observations may read parameters of their own in the same way.
         merged = pick(terms, which)
-        if len(_patterns(merged, n)[0]) >= len(terms):
-            raise
-        return in_program(merged, n, check=check)
+        if len(_patterns(merged, n)[0]) < len(terms):
+            return in_program(merged, n, check=check)
+        arguments = _Arguments.of_parameters(terms, n)
     variants = [_Variant.of(one, which == k, arguments) for k, one in enumerate(terms)]
     if not arguments.slopes:
         raise NoPredictorsError("the likelihood does not depend on parameters")
@@ -254,6 +254,21 @@ class _Arguments:
         for one in sorted(leaves.values(), key=rank):
             check()
             found.add(one)
+        return found
+
+    @classmethod
+    def of_parameters(cls, terms: Sequence[Number], n: int) -> _Arguments:
+        """Return as arguments the parameters that expressions read: many sums may read few of them."""
+        leaves = [one for one in walk(terms) if one.kind == "affine"]
+        columns = np.unique(np.concatenate([np.flatnonzero(abs(_slopes(one)).sum(axis=0)) for one in leaves]))
+        if len(columns) > MOST_ARGUMENTS:
+            raise NoPredictorsError(f"an observation has more than {MOST_ARGUMENTS} arguments")
+        units = np.zeros((len(columns), 1, _slopes(leaves[0]).shape[1]))
+        units[np.arange(len(columns)), 0, columns] = 1.0
+        found = cls(n, list(units), [np.zeros(1) for _ in columns])
+        for one in leaves:
+            slopes = dense(_slopes(one)[:, columns])
+            found._known[key_of(_slopes(one))] = [_Share(k, own) for k, own in enumerate(slopes.T) if own.any()]
         return found
 
     def add(self, one: Expression) -> None:
