@@ -14,7 +14,8 @@ from threadpoolctl import ThreadpoolController
 
 from stansub.progress import Progress, StoppedError
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 
 # Threads for work before chains begin, if no number is given.
 THREADS = min(4, os.cpu_count() or 1)
