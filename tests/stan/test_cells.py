@@ -28,6 +28,7 @@ TABLE, SUMS = "matrix[J, I] n;", "for (j in 1 : J) for (i in 1 : I) n[j, i] = a[
 PRODUCTS = "real q; q = 2 * m; for (i in 1 : I) for (j in 1 : J) { real p = q * b[i]; n[j, i] = a[j] + p; }"
 CELL = "y[j, i] ~ normal(n[j, i], s);"
 READ_CELLS = f"for (j in 1 : J) for (i in 1 : I) {CELL}"
+FILL = "for (i in 1 : I) { n[i] = a[j]; if (g[i] > 1) n[i] += b[i]; }"
 READ_ROWS = "for (j in 1 : J) y[j] ~ normal(n[j], s);"
 COLUMNS = "for (i in 1 : I) y[ : , i] ~ normal(a + b[i] * t[i], s);"
 PLAIN = "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(a[j] + b[i], s);"
@@ -103,6 +104,13 @@ def values() -> tuple[dict[str, Any], dict[str, Any]]:
             [VALUES, CELLS],
         ),
         ("for (j in 1 : J) { vector[I] n; for (i in 1 : I) n[i] = a[j] + b[i]; v[j] ~ normal(n, s); }", [LOOPS, CELLS]),
+        (f"for (j in 1 : J) {{ vector[I] n; {FILL} v[j] ~ normal(n, s); }}", [LOOPS, CELLS]),
+        (f"vector[I] n; for (j in 1 : J) {{ {FILL} v[j] ~ normal(n, s); }}", [LOOPS, CELLS]),
+        (
+            f"for (j in 1 : J) {{ vector[I] n; vector[I] o; {FILL} for (q in 1 : I) {{ o[q] = n[q]; o[q] *= w[j]; }}"
+            " v[j] ~ normal(o, exp(n)); }",
+            [LOOPS, CELLS],
+        ),
     ],
 )
 def test_cells_are_rows_of_data(code: str, passes: list[str]) -> None:
@@ -173,6 +181,12 @@ OTHERS = [
     f"{TABLE} {SUMS} n[1, 1] = m; {READ_ROWS}",
     f"{TABLE} for (j in 1 : J) for (i in 1 : I) {{ n[j, i] = a[j]; {CELL} }} n[1, 1] ~ std_normal();",
     f"{TABLE} n[1, 1] = m; for (j in 1 : J) for (i in 1 : I) {{ n[j, i] = a[j] + n[1, 1]; {CELL} }}",
+    f"for (j in 1 : J) {{ vector[I] n; {FILL} v[j] ~ normal(n, sd(n)); }}",
+    f"for (j in 1 : J) {{ vector[I] n; {FILL} n[1] = m; v[j] ~ normal(n, s); }}",
+    f"for (j in 1 : J) {{ vector[I] n; {FILL} v[j] ~ normal(n, s); n ~ normal(0, 1); }}",
+    "for (j in 1 : J) { vector[I] n; for (i in 1 : I) { n[1] = a[j]; n[i] = b[i]; } v[j] ~ normal(n, s); }",
+    "for (j in 1 : J) { vector[I] n; real q = 0; for (i in 1 : I) { q += b[i]; n[i] = a[j]; n[i] += q; }"
+    " v[j] ~ normal(n, s); }",
     f"{TABLE} real q = m; for (j in 1 : J) for (i in 1 : I) n[j, i] = a[j] * q; q = s; {READ_CELLS}",
     f"{TABLE} real q = 0; for (j in 1 : J) for (i in 1 : I) {{ q += a[j]; n[j, i] = q; }} {READ_CELLS}",
     f"{TABLE} for (l in 1 : L) for (j in 1 : J) for (i in 1 : I) n[j, i] = a[j] * u[l]; {READ_CELLS}",

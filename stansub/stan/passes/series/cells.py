@@ -44,6 +44,7 @@ from stansub.stan.syntax import (
     is_carried,
     names,
     printed,
+    substituted,
     unlooped,
     writes,
 )
@@ -64,7 +65,7 @@ def cell_by_cell(program: Program) -> Edits:
     """Write densities of rows or columns of a table as loops over its cells."""
     symbols, found = Symbols.of(program), []
     for loop, _ in unlooped(program.model.statements):
-        if isinstance(loop, For) and (lines := _Line(program, loop, Name(symbols.fresh("cell"))).over_cells()):
+        if isinstance(loop, For) and (lines := _Line(program, loop, symbols, Name(symbols.fresh("cell"))).over_cells()):
             found.append((loop.span, printed(lines)))
     return Edits([], found)
 
@@ -76,7 +77,8 @@ def with_cell_values(program: Program) -> Edits:
     for loop, above in unlooped(program.model.statements, program.transformed_parameters.statements):
         if isinstance(loop, For) and has_terms(loop):
             nest = Nest.of(rows, _inward(loop), RowVariables(rows, above))
-            body = with_local_elements(nest.loops, nest.body, program)
+            at = tuple(Name(one.variable) for one in nest.loops)
+            body = with_local_elements(nest.body, at, program.model.statements, Symbols.of(program))
             body = tuple(with_values(one, program, nest.places) for one in body)
             if body != nest.body and _is_table(program, nest.loops, body):
                 found.append((loop.span, printed(nested(nest.loops, body))))
@@ -136,6 +138,7 @@ class _Line:
 
     program: Program
     loop: For
+    symbols: Symbols
     cell: Name
     """Variable of a loop over the cells of one of them."""
 
@@ -147,16 +150,32 @@ class _Line:
         lines: list[Statement] = []
         try:
             for one, n in found.items():
-                inner = For(self.cell.name, ONE, n, (self._by_cell(one),))
+                density = self._by_cell(one)
+                fills = self._fills(n, density)
+                others = tuple(each for each in others if each not in fills)
+                before = (substituted(each, {fill.variable: self.cell}) for fill in fills for each in fill.body)
+                body = (*before, density)
+                body = with_local_elements(body, (self.cell,), (*others, *body), self.symbols)
+                inner = For(self.cell.name, ONE, n, body)
                 loop = replace(self.loop, body=(inner,))
                 if not _is_table(self.program, (loop, inner), inner.body):
                     return []
                 lines.append(loop)
         except _JointError:
             return []
-        if writes(*others) & names(*lines):
+        if writes(*others) & names(*lines) or writes(*lines) & names(*others):
             return []
         return [replace(self.loop, body=others), *lines] if others and lines else lines
+
+    def _fills(self, n: Expression, density: Statement) -> list[For]:
+        """Return loops over as many cells that compute what their density reads, in order."""
+        found, needed = list[For](), names(density)
+        for one in reversed(self.loop.body):
+            over_cells = isinstance(one, For) and (one.lower, one.upper) == (ONE, n) and not has_terms(one)
+            if isinstance(one, For) and over_cells and writes(one) & needed:
+                found.insert(0, one)
+                needed |= names(one)
+        return found
 
     def _table(self, statement: Statement) -> Expression | None:
         """Return the number of cells in this row or column, if the statement is their density."""

@@ -126,17 +126,19 @@ def _indices(variable: str, node: Node) -> tuple[Expression, ...] | None:
     return indices if base == Name(variable) and indices else None
 
 
-def with_local_elements(loops: Sequence[For], body: tuple[Statement, ...], program: Program) -> tuple[Statement, ...]:
+def with_local_elements(
+    body: Sequence[Statement], places: tuple[Name, ...], scope: Sequence[Statement], symbols: Symbols
+) -> tuple[Statement, ...]:
     """Return the body of nested loops with variables of its own in place of elements that no other run of it uses.
 
-    These are elements at the places of the loops, such as those of ``p`` in ``p[i, j, 1] = 1 - q[i, j];``.
+    These are elements at the places of the loops, such as those of ``p`` in ``p[i, j, 1] = 1 - q[i, j];``. ``scope``
+    has the declarations of such variables and all statements that can read them, the body included.
     """
-    symbols, places = Symbols.of(program), tuple(Name(loop.variable) for loop in loops)
     own = dict[str, Declaration]()
-    for one in program.model.statements:
+    for one in scope:
         if isinstance(one, Declaration) and one.value is None and len(one.all_dims) >= len(places):
             inside = [part for each in body for part in outermost(partial(_indices, one.name), each)]
-            mentions = [part for part in find(Name, program.evaluated) if part.name == one.name]
+            mentions = [part for part in find(Name, scope) if part.name == one.name]
             if mentions and len(inside) == len(mentions) and all(at[: len(places)] == places for at in inside):
                 own[one.name] = Declaration(one.type.part([None] * len(places)), symbols.fresh(one.name))
 
