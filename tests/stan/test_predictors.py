@@ -16,10 +16,12 @@ from scipy.special import expit, log_softmax
 import stansub
 from stansub.stan.data.data import Data
 from stansub.stan.family import recognised
+from stansub.stan.observations import containers
 from stansub.stan.observations import predictors as proving
+from stansub.stan.observations.observation import follow
 from stansub.stan.observations.predictors import Text, predictors_of, proved_predictors
 from stansub.stan.observations.row_program import tail_rounding
-from stansub.stan.observations.rowwise import NotFollowedError
+from stansub.stan.observations.rowwise import NotFollowedError, is_same
 from stansub.stan.syntax import Program, parse
 from stansub.stan.toolchain import build
 from stansub.target import remainders
@@ -631,6 +633,22 @@ def test_designs_of_tall_data_are_their_columns(
     whole = predictors_of([text_of(program)], [N])
     for theta in points:
         np.testing.assert_allclose(found.log_lik(theta), whole.log_lik(theta), rtol=1e-12)
+
+
+@pytest.mark.parametrize("coefficients", ["beta", "scale * beta", "exp(beta)"])
+def test_a_design_that_is_stored_by_columns_is_followed_at_once(
+    coefficients: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Element by element, many observations take minutes."""
+    sizes = []
+    dot = containers.dot
+    monkeypatch.setattr(containers, "dot", lambda a, b: sizes.append(len(a)) or dot(a, b))  # type: ignore[func-returns-value]
+    by_columns, by_rows = (
+        follow(read(f"z ~ normal({mean}, 1);"), VALUES, N).term
+        for mean in (f"to_vector(({coefficients})' * x')", f"x * ({coefficients})")
+    )
+    assert len(sizes) <= 2
+    assert is_same(by_columns, by_rows)
 
 
 def test_values_of_transformed_data_may_be_given() -> None:

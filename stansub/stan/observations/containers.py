@@ -248,6 +248,8 @@ def product(a: Value, b: Value, n: int) -> Value:
         raise NotFollowedError("a product over observations is not supported")
     if is_known(a) and is_known(b):
         return a @ b
+    if a.ndim == 1 and b.ndim == 2:  # the columns of a design that is stored by columns are those of observations
+        return product(b.T, a, n)
     if a.ndim == b.ndim == 2 and len(a) == n:
         columns = [product(a, column, n) for column in b.T]
         return Rows(
@@ -268,8 +270,6 @@ def product(a: Value, b: Value, n: int) -> Value:
         return dot(a, b) if len(a) == len(b) else _outer(a, b, n)
     if a.ndim == 2 and b.ndim == 1:
         return np.array([dot(row, b) for row in a], dtype=object)
-    if a.ndim == 1:
-        return np.array([dot(a, column) for column in b.T], dtype=object)
     return np.array([[dot(row, column) for column in b.T] for row in a], dtype=object)
 
 
