@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "combination.hpp"
 #include "soft_minima.hpp"
 
 namespace stansub {
@@ -17,7 +18,7 @@ namespace stansub {
 // depends on parameters of no block: row i of S has norm e^f_ii and the partial correlations tanh f_ij, j < i, and each f
 // is a soft minimum of affine functions of those parameters. This is a bijection for any f, with log determinant
 //   sum_i f_ii + sum_{j < i} log sech f_ij
-// Unsuitable numbers therefore make a sampler slow, but never wrong.
+// The inner coordinates may be constant combinations v = A u of the result, whose log determinant is left out. Unsuitable numbers therefore make a sampler slow, but never wrong.
 class Coordinates {
  public:
   // For each block its size; for all blocks, concatenated, the positions of the effects.
@@ -28,8 +29,8 @@ class Coordinates {
   Coordinates() = default;
 
   // Functions are block by block and by rows of lower triangles.
-  Coordinates(Blocks blocks, SoftMinima::Rows rows, std::size_t dim)
-      : own_(std::move(blocks)), functions_(std::move(rows)), dim_(dim) {
+  Coordinates(Blocks blocks, SoftMinima::Rows rows, Combination combination, std::size_t dim)
+      : own_(std::move(blocks)), functions_(std::move(rows)), combination_(std::move(combination)), dim_(dim), u_(dim) {
     std::size_t n_places = 0, n_functions = 0;
     for (const std::int32_t k : own_.sizes) {
       if (k < 1) throw std::invalid_argument("a block has no effects");
@@ -54,19 +55,30 @@ class Coordinates {
   std::size_t dim() const { return dim_; }
 
   void inward(const double* theta, double* inner) {
-    std::copy(theta, theta + dim_, inner);
+    std::copy(theta, theta + dim_, u_.begin());
     set(theta);
     blocks([&](const std::int32_t* at, std::size_t first, std::int32_t k) {
       for (std::int32_t i = 0; i < k; ++i) {
-        inner[at[i]] = 0;
-        for (std::int32_t j = 0; j <= i; ++j) inner[at[i]] += entry(first, i, j) * theta[at[j]];
+        u_[at[i]] = 0;
+        for (std::int32_t j = 0; j <= i; ++j) u_[at[i]] += entry(first, i, j) * theta[at[j]];
       }
     });
+    if (combination_.is_identity()) {
+      std::copy(u_.begin(), u_.end(), inner);
+    } else {
+      combination_.combine(u_.data(), combined_);
+      std::copy(combined_.begin(), combined_.end(), inner);
+    }
   }
 
   void outward(const double* inner, double* theta) {
-    std::copy(inner, inner + dim_, theta);
-    set(inner);
+    if (combination_.is_identity()) {
+      std::copy(inner, inner + dim_, u_.begin());
+    } else {
+      combination_.separate(inner, u_.data());
+    }
+    std::copy(u_.begin(), u_.end(), theta);
+    set(theta);
     blocks([&](const std::int32_t* at, std::size_t first, std::int32_t k) {
       for (std::int32_t i = 0; i < k; ++i) {
         for (std::int32_t j = 0; j < i; ++j) theta[at[i]] -= entry(first, i, j) * theta[at[j]];
@@ -77,7 +89,7 @@ class Coordinates {
 
   // Transforms a log density and its gradient at a point to these coordinates. The point is the latest one that was
   // converted to or from inner coordinates.
-  void pull(const double* inner, const double* theta, double& log_density, double* gradient) {
+  void pull(const double* theta, double& log_density, double* gradient) {
     blocks([&](const std::int32_t* at, std::size_t first, std::int32_t k) {
       for (std::int32_t i = k; i-- > 0;) {  // S'^-1 of the gradient
         for (std::int32_t m = i + 1; m < k; ++m) gradient[at[i]] -= entry(first, m, i) * gradient[at[m]];
@@ -87,7 +99,7 @@ class Coordinates {
         const std::size_t row = first + index(i, 0);
         const double slope = gradient[at[i]];
         log_density -= std::log(rests_[row + i]);
-        functions_.add(row + i, -slope * inner[at[i]] - 1);
+        functions_.add(row + i, -slope * u_[at[i]] - 1);
         double after = rests_[row + i] * theta[at[i]];  // the sum of S_im z_m, m > j
         for (std::int32_t j = i; j-- > 0;) {
           const double rest = rests_[row + j], next = rests_[row + j + 1], tanh = tanhs_[row + j];
@@ -97,6 +109,9 @@ class Coordinates {
       }
     });
     functions_.distribute(gradient);
+    if (combination_.is_identity()) return;
+    combination_.pull(gradient, combined_);
+    std::copy(combined_.begin(), combined_.end(), gradient);
   }
 
  private:
@@ -139,8 +154,10 @@ class Coordinates {
 
   Blocks own_;
   SoftMinima functions_;
+  Combination combination_;
   std::size_t dim_ = 0;
   std::vector<double> rests_, tanhs_;
+  std::vector<double> u_, combined_;  // u at the latest point
 };
 
 }  // namespace stansub

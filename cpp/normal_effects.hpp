@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "combination.hpp"
 #include "repeated_cholesky.hpp"
 #include "soft_minima.hpp"
 #include "vectors.hpp"
@@ -57,7 +58,9 @@ struct Tables {
 
 // A density of parameters theta: scales s with densities h_k(s_k), blocks of effects with u = S z and z ~ N(0, I), where S
 // is a function of the scales as in coordinates.hpp, other coefficients, and a likelihood that is normal in u and these
-// coefficients, exp(b.u - u.M u / 2). theta has u, plus a mean that other coefficients determine, or z of a block.
+// coefficients, exp(b.v - v.M v / 2) with v = A u. theta has u, plus a mean that other coefficients determine, or z of a
+// block. Given the scales, coefficients are drawn as v, whose precision is sparse where that of u is not: of the steps u of a
+// random walk, each is read by all later observations.
 class NormalEffects {
  public:
   struct Blocks {
@@ -87,13 +90,13 @@ class NormalEffects {
 
   NormalEffects(std::vector<std::int32_t> coefficients, std::vector<std::int32_t> scales, Tables tables, Blocks blocks,
                 SoftMinima::Rows rows, Normal normal, SparseCholesky pattern, Moves moves, double share, Proposal proposal,
-                Means means)
+                Means means, Combination combination)
       : coefficient_places_(std::move(coefficients)), scale_places_(std::move(scales)), tables_(std::move(tables)),
         functions_(std::move(rows)), normal_(std::move(normal)), share_(share), proposal_(std::move(proposal)),
-        cholesky_(std::move(pattern)), means_(std::move(means)) {
+        cholesky_(std::move(pattern)), means_(std::move(means)), combination_(std::move(combination)) {
     const std::size_t d = coefficient_places_.size();
     if (normal_.linear.size() != d || normal_.starts.size() != d + 1 || cholesky_.factor().dim() != d ||
-        means_.starts.size() != d + 1 || tables_.values.size() != scale_places_.size() * tables_.n ||
+        means_.starts.size() != d + 1 || combination_.is_identity() || tables_.values.size() != scale_places_.size() * tables_.n ||
         tables_.slopes.size() != tables_.values.size() ||
         (!proposal_.centre.empty() && proposal_.centre.size() != scale_places_.size()) ||
         proposal_.root.size() != proposal_.centre.size() * proposal_.centre.size())
@@ -104,6 +107,7 @@ class NormalEffects {
     now_ = {std::vector<double>(scale_places_.size()), functions_.values(), std::vector<double>(d),
             std::vector<double>(d), std::vector<double>(d)};
     change_.assign(d, 0.0);
+    combined_change_.assign(d, 0.0);
   }
 
   NormalEffects(const NormalEffects&) = delete;  // blocks point into the object
@@ -112,7 +116,7 @@ class NormalEffects {
   std::size_t dim() const { return n_coefficients() + scale_places_.size(); }
   std::size_t n_coefficients() const { return coefficient_places_.size(); }
 
-  // What changes from draw to draw: scales, the functions of blocks, u, z, and b - M u.
+  // What changes from draw to draw: scales, the functions of blocks, u, z, and b - M v.
   struct State {
     std::vector<double> scales, functions, effects, standard, slope;
   };
@@ -149,7 +153,8 @@ class NormalEffects {
 
   // Log density of theta, up to a constant.
   double log_density() {
-    double sum = 0.5 * (dot(now_.effects.data(), normal_.linear) + dot(now_.effects.data(), now_.slope));
+    combination_.combine(now_.effects.data(), combined_);
+    double sum = 0.5 * (dot(combined_.data(), normal_.linear) + dot(combined_.data(), now_.slope));
     for (std::size_t k = 0; k < now_.scales.size(); ++k) sum += tables_(k, now_.scales[k]);
     for (const Block& block : blocks_)
       for (std::int32_t i = 0; i < block.size; ++i) {
@@ -195,11 +200,9 @@ class NormalEffects {
     std::vector<double>& values = cholesky_.values();
     std::fill(values.begin(), values.end(), 0.0);
     for (const auto& [at, value] : elements_) values[at] = value;
-    const std::int32_t* at = block_elements_.data();
     for (const Block& block : blocks_) {
       fill(block, now_.functions.data() + block.first);
-      add_precision(block, at);
-      at += n_functions(block.size);
+      add_precision(block);
     }
     if (!cholesky_.factorise()) return false;
     const SparseCholesky& factor = cholesky_.factor();
@@ -209,12 +212,13 @@ class NormalEffects {
     return true;
   }
 
-  // Standard normal numbers e with u = m + P' L'^-1 e, where m is the mean of u given the scales and L L' its precision, as
+  // Standard normal numbers e with v = m + P' L'^-1 e, where m is the mean of v given the scales and L L' its precision, as
   // factorised last.
   void standardise(double* e) {
     const SparseCholesky& factor = cholesky_.factor();
+    combination_.combine(now_.effects.data(), combined_);
     noise_.resize(factor.dim());
-    for (std::size_t k = 0; k < factor.dim(); ++k) noise_[k] = now_.effects[factor.order[k]];
+    for (std::size_t k = 0; k < factor.dim(); ++k) noise_[k] = combined_[factor.order[k]];
     factor.times_transpose(noise_);
     for (std::size_t k = 0; k < factor.dim(); ++k) e[k] = noise_[k] - x_[k];
   }
@@ -225,14 +229,16 @@ class NormalEffects {
     noise_.resize(factor.dim());
     for (std::size_t k = 0; k < factor.dim(); ++k) noise_[k] = x_[k] + e[k];
     factor.backward(noise_);
-    for (std::size_t k = 0; k < factor.dim(); ++k) now_.effects[factor.order[k]] = noise_[k];
+    combined_.resize(factor.dim());
+    for (std::size_t k = 0; k < factor.dim(); ++k) combined_[factor.order[k]] = noise_[k];
+    combination_.separate(combined_.data(), now_.effects.data());
     for (const Block& block : blocks_) {
       fill(block, now_.functions.data() + block.first);
       standardise(block);
     }
   }
 
-  // Logarithm of |d theta / d e| with the scales fixed.
+  // Logarithm of |d theta / d e| with the scales fixed, up to a constant.
   double log_volume() const {
     double sum = -log_determinant();
     for (const Block& block : blocks_)
@@ -258,8 +264,9 @@ class NormalEffects {
       }
     }
     const SparseCholesky& factor = cholesky_.factor();
+    combination_.pull(noise_.data(), combined_);
     found.resize(factor.dim());
-    for (std::size_t k = 0; k < factor.dim(); ++k) found[k] = noise_[factor.order[k]];
+    for (std::size_t k = 0; k < factor.dim(); ++k) found[k] = combined_[factor.order[k]];
     factor.forward(found);
   }
 
@@ -295,6 +302,7 @@ class NormalEffects {
     std::vector<double> coefficients;
     std::vector<double> direction;     // the same by scale
     std::vector<std::int32_t> blocks;  // whose S changes
+    std::vector<std::int32_t> reached; // elements of v that their effects change
     std::vector<double> slopes;        // of their functions
     bool is_uniform;                   // all S change by one factor, e^(rate delta)
     double rate;
@@ -328,24 +336,58 @@ class NormalEffects {
 
   // Where the elements of M and of the blocks' precisions stand in the factor.
   void set_elements() {
-    diagonal_.resize(normal_.linear.size());
     for (std::size_t i = 0; i < normal_.linear.size(); ++i)
       for (std::int32_t k = normal_.starts[i]; k < normal_.starts[i + 1]; ++k) {
         const std::int32_t j = normal_.columns[k];
         if (j > static_cast<std::int32_t>(i)) continue;
-        if (j == static_cast<std::int32_t>(i)) diagonal_[i] = normal_.values[k];
         elements_.push_back({cholesky_.index(static_cast<std::int32_t>(i), j), normal_.values[k]});
       }
     for (const Block& block : blocks_)
       for (std::int32_t i = 0; i < block.size; ++i)
-        for (std::int32_t j = 0; j <= i; ++j) block_elements_.push_back(cholesky_.index(block.places[i], block.places[j]));
+        for (std::int32_t j = 0; j <= i; ++j) {
+          add_products(block.places[i], block.places[j]);
+          block_ends_.push_back(block_elements_.size());
+        }
+    set_diagonal();
+  }
+
+  // Where r s' + s r', or r r', stands in the factor, with r and s rows of R: what an element of a block's precision adds.
+  void add_products(std::int32_t i, std::int32_t j) {
+    each_entry(combination_.rows(), i, [&](std::int32_t a, double r) {
+      each_entry(combination_.rows(), j, [&](std::int32_t b, double s) {
+        if (i == j && b > a) return;
+        block_elements_.push_back({cholesky_.index(a, b), i != j && a == b ? 2 * r * s : r * s});
+      });
+    });
+  }
+
+  // The diagonal of A'M A.
+  void set_diagonal() {
+    diagonal_.assign(normal_.linear.size(), 0.0);
+    std::vector<double> column(diagonal_.size());
+    for (std::size_t i = 0; i < diagonal_.size(); ++i) {
+      const auto own = static_cast<std::int32_t>(i);
+      each_entry(combination_.columns(), own, [&](std::int32_t at, double factor) { column[at] = factor; });
+      each_entry(combination_.columns(), own, [&](std::int32_t at, double factor) {
+        double row = 0;
+        for (std::int32_t k = normal_.starts[at]; k < normal_.starts[at + 1]; ++k)
+          row += normal_.values[k] * column[normal_.columns[k]];
+        diagonal_[i] += factor * row;
+      });
+      each_entry(combination_.columns(), own, [&](std::int32_t at, double) { column[at] = 0; });
+    }
+  }
+
+  template <class Work>
+  static void each_entry(const Combination::Entries& entries, std::int32_t i, Work work) {
+    for (std::int32_t k = entries.starts[i]; k < entries.starts[i + 1]; ++k) work(entries.places[k], entries.values[k]);
   }
 
   void add_move(const Moves& moves, std::size_t m) {
     const auto first = moves.starts[m], end = moves.starts[m + 1];
     Move one{{moves.columns.begin() + first, moves.columns.begin() + end},
              {moves.coefficients.begin() + first, moves.coefficients.begin() + end},
-             std::vector<double>(scale_places_.size()), {}, {}, true, 0, moves.fixes_effects.at(m) != 0, moves.widths.at(m)};
+             std::vector<double>(scale_places_.size()), {}, {}, {}, true, 0, moves.fixes_effects.at(m) != 0, moves.widths.at(m)};
     for (std::size_t k = 0; k < one.scales.size(); ++k) one.direction.at(one.scales[k]) = one.coefficients[k];
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
       const std::size_t n = n_functions(blocks_[b].size);
@@ -366,6 +408,13 @@ class NormalEffects {
       one.blocks.push_back(static_cast<std::int32_t>(b));
       one.slopes.insert(one.slopes.end(), slopes.begin(), slopes.end());
     }
+    std::vector<bool> is_reached(coefficient_places_.size());
+    each_effect(one, [&](std::int32_t i) {
+      each_entry(combination_.columns(), i, [&](std::int32_t at, double) {
+        if (!is_reached[at]) one.reached.push_back(at);
+        is_reached[at] = true;
+      });
+    });
     moves_.push_back(std::move(one));
   }
 
@@ -413,10 +462,11 @@ class NormalEffects {
   }
 
   void set_slope() {
+    combination_.combine(now_.effects.data(), combined_);
     for (std::size_t i = 0; i < normal_.linear.size(); ++i) {
       now_.slope[i] = normal_.linear[i];
       for (std::int32_t k = normal_.starts[i]; k < normal_.starts[i + 1]; ++k)
-        now_.slope[i] -= normal_.values[k] * now_.effects[normal_.columns[k]];
+        now_.slope[i] -= normal_.values[k] * combined_[normal_.columns[k]];
     }
   }
 
@@ -472,7 +522,7 @@ class NormalEffects {
   }
 
   // Adds (S S')^-1 of a block, whose S is filled in, to the matrix to factorise.
-  void add_precision(const Block& block, const std::int32_t* at) {
+  void add_precision(const Block& block) {
     const std::int32_t k = block.size;
     inverse_.assign(static_cast<std::size_t>(k) * k, 0.0);
     for (std::int32_t j = 0; j < k; ++j)
@@ -481,9 +531,14 @@ class NormalEffects {
         for (std::int32_t m = j; m < i; ++m) sum -= lower_[i * k + m] * inverse_[m * k + j];
         inverse_[i * k + j] = sum / lower_[i * k + i];
       }
+    std::size_t element = block.first;
     for (std::int32_t i = 0; i < k; ++i)
-      for (std::int32_t j = 0; j <= i; ++j, ++at)
-        for (std::int32_t m = i; m < k; ++m) cholesky_.values()[*at] += inverse_[m * k + i] * inverse_[m * k + j];
+      for (std::int32_t j = 0; j <= i; ++j, ++element) {
+        for (std::size_t at = element > 0 ? block_ends_[element - 1] : 0; at < block_ends_[element]; ++at)
+          for (std::int32_t m = i; m < k; ++m)
+            cholesky_.values()[block_elements_[at].at] +=
+                block_elements_[at].value * (inverse_[m * k + i] * inverse_[m * k + j]);
+      }
   }
 
   void move(const Move& one, bitgen_t* bits) {
@@ -532,12 +587,15 @@ class NormalEffects {
     return sums;
   }
 
-  // With r the effects of a move's blocks: r.(b - M u) and r.M r.
+  // With r the effects of a move's blocks, combined: r.(b - M v) and r.M r.
   std::pair<double, double> likelihood_sums(const Move& one) {
     const Block& first = blocks_[one.blocks[0]];
     if (one.blocks.size() == 1 && first.size == 1) {
       const double r = now_.effects[first.places[0]];
-      return {r * now_.slope[first.places[0]], r * r * diagonal_[first.places[0]]};
+      double slope = 0;
+      each_entry(combination_.columns(), first.places[0],
+                 [&](std::int32_t at, double factor) { slope += factor * now_.slope[at]; });
+      return {r * slope, r * r * diagonal_[first.places[0]]};
     }
     each_effect(one, [&](std::int32_t i) { change_[i] = now_.effects[i]; });
     return sums_of_change(one);
@@ -573,18 +631,28 @@ class NormalEffects {
     });
   }
 
-  // With c the change of a move's effects: c.(b - M u) and c.M c; c is 0 again afterwards.
+  // With c the change of a move's effects, combined: c.(b - M v) and c.M c; the change is 0 again afterwards.
   std::pair<double, double> sums_of_change(const Move& one) {
     std::pair<double, double> sums{0, 0};
-    each_effect(one, [&](std::int32_t i) {
-      sums.first += change_[i] * now_.slope[i];
+    combine_change(one);
+    for (const std::int32_t i : one.reached) {
+      sums.first += combined_change_[i] * now_.slope[i];
       double row = 0;
       for (std::int32_t k = normal_.starts[i]; k < normal_.starts[i + 1]; ++k)
-        row += normal_.values[k] * change_[normal_.columns[k]];
-      sums.second += change_[i] * row;
-    });
-    each_effect(one, [&](std::int32_t i) { change_[i] = 0; });
+        row += normal_.values[k] * combined_change_[normal_.columns[k]];
+      sums.second += combined_change_[i] * row;
+    }
+    for (const std::int32_t i : one.reached) combined_change_[i] = 0;
     return sums;
+  }
+
+  // The change of v with that of a move's effects, which is 0 afterwards.
+  void combine_change(const Move& one) {
+    each_effect(one, [&](std::int32_t i) {
+      each_entry(combination_.columns(), i,
+                 [&](std::int32_t at, double factor) { combined_change_[at] += factor * change_[i]; });
+      change_[i] = 0;
+    });
   }
 
   void settle(const Move& one, double delta) {
@@ -595,12 +663,13 @@ class NormalEffects {
       } else {
         set_change(one, delta);
       }
-      each_effect(one, [&](std::int32_t i) {
-        now_.effects[i] += change_[i];
+      each_effect(one, [&](std::int32_t i) { now_.effects[i] += change_[i]; });
+      combine_change(one);
+      for (const std::int32_t i : one.reached) {
         for (std::int32_t k = normal_.starts[i]; k < normal_.starts[i + 1]; ++k)
-          now_.slope[normal_.columns[k]] -= normal_.values[k] * change_[i];
-        change_[i] = 0;
-      });
+          now_.slope[normal_.columns[k]] -= normal_.values[k] * combined_change_[i];
+        combined_change_[i] = 0;
+      }
     }
     each_block(one, delta, [&](const Block& block, const double* f) {
       std::copy(f, f + n_functions(block.size), now_.functions.begin() + block.first);
@@ -641,6 +710,7 @@ class NormalEffects {
   Proposal proposal_;
   RepeatedCholesky cholesky_;
   Means means_;
+  Combination combination_;
   Blocks own_;
   std::vector<Block> blocks_;
   std::vector<Move> moves_;
@@ -649,10 +719,11 @@ class NormalEffects {
     double value;
   };
   std::vector<Element> elements_;
-  std::vector<std::int32_t> block_elements_;
+  std::vector<Element> block_elements_;   // with the factor of an element of a block's precision
+  std::vector<std::size_t> block_ends_;   // after the last one of each such element
   std::vector<double> diagonal_;
   State now_;
-  std::vector<double> change_, moved_, lower_, inverse_, x_, noise_, standard_, z_;
+  std::vector<double> change_, combined_change_, combined_, moved_, lower_, inverse_, x_, noise_, standard_, z_;
   // Scales, functions of blocks, factor and x before a proposal.
   using Numbers = std::vector<double>;
   std::tuple<Numbers, Numbers, Numbers, Numbers> kept_;

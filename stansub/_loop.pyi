@@ -1146,6 +1146,9 @@ class Coordinates:
     ----------
     sizes, places, counts, starts, columns : ndarray of int32
     coefficients, constants : ndarray
+    column_starts, column_places, row_starts, row_places : ndarray of int32
+    column_values, row_values : ndarray
+        The combination: a matrix by columns and its inverse by rows, all empty for none.
     dim : int
 
     Raises
@@ -1163,6 +1166,12 @@ class Coordinates:
         columns: NDArray[np.int32],
         coefficients: NDArray[np.float64],
         constants: NDArray[np.float64],
+        column_starts: NDArray[np.int32],
+        column_places: NDArray[np.int32],
+        column_values: NDArray[np.float64],
+        row_starts: NDArray[np.int32],
+        row_places: NDArray[np.int32],
+        row_values: NDArray[np.float64],
         dim: int,
     ) -> None: ...
     @property
@@ -1221,6 +1230,12 @@ class NormalEffects:
         mean_starts: NDArray[np.int32],
         mean_columns: NDArray[np.int32],
         means: NDArray[np.float64],
+        column_starts: NDArray[np.int32],
+        column_places: NDArray[np.int32],
+        column_values: NDArray[np.float64],
+        row_starts: NDArray[np.int32],
+        row_places: NDArray[np.int32],
+        row_values: NDArray[np.float64],
     ) -> None: ...
     @property
     def dim(self) -> int:

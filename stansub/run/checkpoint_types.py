@@ -132,6 +132,7 @@ _ABOUT_THE_MODE = (
     elimination.Elimination,
     groupings.Means,
     approximation.Approximation,
+    coordinates.Combination,
     coordinates.Coordinates,
     normal_effects.NormalEffects,
     cholesky.Factor,

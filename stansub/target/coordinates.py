@@ -6,7 +6,7 @@ change its moves but not its stationary distribution. Formulas: ``cpp/coordinate
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,11 +18,56 @@ from stansub.types import FloatArray
 
 
 @dataclass(frozen=True)
+class Combination:
+    """Constant linear map of effects, v = A u, and its inverse, u = R v: of the steps of a random walk to its levels.
+
+    Where many observations read many of the effects, and each reads one of the combinations, a precision is dense in
+    u but sparse in v.
+    """
+
+    column_starts: NDArray[np.int32]
+    column_places: NDArray[np.int32]
+    column_values: FloatArray
+    """A in compressed columns."""
+    row_starts: NDArray[np.int32]
+    row_places: NDArray[np.int32]
+    row_values: FloatArray
+    """R in compressed rows."""
+
+    @classmethod
+    def none(cls) -> Combination:
+        """Return the map v = u, without entries."""
+        nothing = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0)
+        return cls(*nothing, *nothing)
+
+    @classmethod
+    def of(cls, columns: sp.csc_array, rows: sp.csr_array) -> Combination:
+        """Return the map of a matrix and its inverse."""
+        parts = [(one.indptr.astype(np.int32), one.indices.astype(np.int32), one.data) for one in (columns, rows)]
+        return cls(*parts[0], *parts[1])
+
+    @property
+    def is_none(self) -> bool:
+        """Return whether v = u."""
+        return not len(self.column_starts)
+
+    @property
+    def columns(self) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray]:
+        """Return A in compressed columns."""
+        return self.column_starts, self.column_places, self.column_values
+
+    @property
+    def rows(self) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray]:
+        """Return R in compressed rows."""
+        return self.row_starts, self.row_places, self.row_values
+
+
+@dataclass(frozen=True)
 class Coordinates:
     """Blocks of effects z replaced by u = S z, with S lower triangular and a function of other parameters.
 
     Row i of S has the norm exp(f_ii) and the partial correlations tanh(f_ij), j < i; each f is a soft minimum of affine
-    functions.
+    functions. What this gives may be combined by a constant map.
     """
 
     dim: int
@@ -36,6 +81,7 @@ class Coordinates:
     """The functions f, block by block and by rows of lower triangles: how many affine functions each is the minimum of,
     and these in compressed row format.
     """
+    combination: Combination = field(default_factory=Combination.none)
 
     @classmethod
     def plain(cls, dim: int) -> Coordinates:
@@ -44,11 +90,19 @@ class Coordinates:
         return cls.of(none, none, SoftMinima.none(dim))
 
     @classmethod
-    def of(cls, sizes: NDArray[np.integer], places: NDArray[np.integer], functions: SoftMinima) -> Coordinates:
-        """Return coordinates with these functions f."""
+    def of(
+        cls,
+        sizes: NDArray[np.integer],
+        places: NDArray[np.integer],
+        functions: SoftMinima,
+        *,
+        combination: Combination | None = None,
+    ) -> Coordinates:
+        """Return coordinates with these functions f, combined if there is a combination."""
         rows, blocks = functions.rows, (sizes.astype(np.int32), places.astype(np.int32))
         counts, starts, columns = (one.astype(np.int32) for one in (functions.counts, rows.indptr, rows.indices))
-        return cls(rows.shape[1], *blocks, counts, starts, columns, rows.data, functions.constants)
+        combination = combination or Combination.none()
+        return cls(rows.shape[1], *blocks, counts, starts, columns, rows.data, functions.constants, combination)
 
     @property
     def functions(self) -> SoftMinima:
@@ -60,12 +114,13 @@ class Coordinates:
     @property
     def is_plain(self) -> bool:
         """Return whether they are the parameters themselves."""
-        return not len(self.sizes)
+        return not len(self.sizes) and self.combination.is_none
 
     def compiled(self) -> _loop.Coordinates:
         """Return the coordinates for the sampler, for one thread."""
-        parts = self.counts, self.starts, self.columns, self.coefficients, self.constants
-        return _loop.Coordinates(self.sizes, self.places, *parts, self.dim)
+        functions = self.counts, self.starts, self.columns, self.coefficients, self.constants
+        parts = self.sizes, self.places, *functions, *self.combination.columns, *self.combination.rows
+        return _loop.Coordinates(*parts, self.dim)
 
     def inward(self, theta: FloatArray) -> FloatArray:
         """Return inner coordinates of parameters, shape (dim,) or (n, dim)."""

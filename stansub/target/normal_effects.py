@@ -2,7 +2,8 @@
 
 The density is that of scales s, each with a function h_k(s_k) of its own, of blocks of effects u = S z, z ~ N(0, I),
 where S is a function of the scales as in `stansub.target.coordinates`, and of other coefficients. It is multiplied by a
-likelihood that is normal in u and these coefficients. Effects that are parameters may have a mean, which is added to u.
+likelihood that is normal in u and these coefficients, or in constant combinations of them. Effects that are parameters
+may have a mean, which is added to u.
 Formulas: ``cpp/normal_effects.hpp``; proof: ``docs/decisions/23``.
 """
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub import _loop
+from stansub.target.coordinates import Combination
 from stansub.types import FloatArray
 
 Places = NDArray[np.int32]
@@ -51,11 +53,11 @@ class NormalEffects:
     precision_columns: Places
     precision: FloatArray
     linear: FloatArray
-    """M by rows, and b, of the likelihood exp(b . u - u . M u / 2)."""
+    """M by rows, and b, of the likelihood exp(b . v - v . M v / 2), where v are combinations of the coefficients."""
     pattern_starts: Places
     pattern_rows: Places
     order: Places
-    """Pattern and order of the Cholesky factor of the coefficients' precision."""
+    """Pattern and order of the Cholesky factor of the combinations' precision."""
     move_starts: Places
     move_columns: Places
     directions: FloatArray
@@ -75,6 +77,8 @@ class NormalEffects:
     mean_columns: Places
     means: FloatArray
     """What is added to each coefficient, by rows: a linear function of coefficients to which nothing is added."""
+    combination: Combination
+    """Combinations of the coefficients, with entries for all of them."""
 
     @property
     def dim(self) -> int:
@@ -83,4 +87,5 @@ class NormalEffects:
 
     def compiled(self) -> _loop.NormalEffects:
         """Return the density and its sampler, for one thread."""
-        return _loop.NormalEffects(*(getattr(self, one.name) for one in fields(self)))
+        *parts, combination = (getattr(self, one.name) for one in fields(self))
+        return _loop.NormalEffects(*parts, *combination.columns, *combination.rows)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from stansub._loop import SurrogateEffects, Transition
 from stansub.target.cholesky import cholesky
+from stansub.target.coordinates import Combination
 from stansub.target.normal_effects import NormalEffects
 
 Array = NDArray[np.float64]
@@ -34,6 +35,7 @@ LINES = sp.csr_array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, -1, 0]] * 2)
 FIXES = np.repeat([1, 0], 4).astype(np.uint8)
 # Of proposals of all scales.
 ROOT = np.array([[0.9, 0, 0], [-0.4, 0.8, 0], [0.2, 0.1, 1.1]])
+UNIT = sp.eye_array(N_COEFFICIENTS, format="csr")
 NO_PROPOSAL: dict[str, Any] = {"centre": np.empty(0), "root": np.empty((0, 0))}
 
 
@@ -53,7 +55,7 @@ def without_observations(noise: float) -> NormalEffects:
         FUNCTIONS.data, CONSTANTS, np.array([0, 0, 0, 0, 1], np.uint8), places(rows.indptr), places(rows.indices),
         rows.data, np.zeros(N_COEFFICIENTS), factor.starts, factor.rows, factor.order, places(LINES.indptr),
         places(LINES.indices), LINES.data, np.full(8, 1.0), FIXES, 1.0, np.array([0.2, -0.1, 0.3]), ROOT,
-        places([0, 0, 0, 0, 0, 0, 1, 1]), places([6]), np.array([MEAN]),
+        places([0, 0, 0, 0, 0, 0, 1, 1]), places([6]), np.array([MEAN]), Combination.of(UNIT.tocsc(), UNIT),
     )  # fmt: skip
 
 
@@ -99,11 +101,45 @@ def test_the_density_is_that_of_the_formula() -> None:
     np.testing.assert_allclose(gaps, gaps[0], atol=1e-9)
 
 
+def combined(of: NormalEffects) -> NormalEffects:
+    """The same effects, with combinations of those of all blocks but the common coefficient."""
+    columns = np.eye(N_COEFFICIENTS)
+    columns[:6, :6] += np.tril(np.round(np.random.default_rng(5).normal(0, 0.7, (6, 6)), 1), -1)
+    rows = np.linalg.inv(columns)
+    matrix = sp.csr_array((of.precision, of.precision_columns, of.precision_starts)).toarray()
+    precision, combination = sp.csr_array(rows.T @ matrix @ rows), (sp.csc_array(columns), sp.csr_array(rows))
+    factor = cholesky(sp.csc_array(precision.toarray() + 10 * np.eye(N_COEFFICIENTS)))
+    return replace(
+        of,
+        precision_starts=places(precision.indptr),
+        precision_columns=places(precision.indices),
+        precision=precision.data,
+        linear=rows.T @ of.linear,
+        pattern_starts=factor.starts,
+        pattern_rows=factor.rows,
+        order=factor.order,
+        combination=Combination.of(*combination),
+    )
+
+
+def test_the_density_is_that_of_the_formula_for_combinations_of_effects_too() -> None:
+    rng = np.random.default_rng(1)
+    y = rng.standard_normal(9)
+    found = combined(effects(y)).compiled()
+    points = [prior(rng) for _ in range(6)]
+    gaps = [found.log_density(theta) - log_density(theta, y) for theta in points]
+    np.testing.assert_allclose(gaps, gaps[0], atol=1e-9)
+
+
 Kernel = Callable[[NormalEffects, np.random.Generator, Array], None]
 
 
 def sweep(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
     assert of.compiled().sweep(rng.bit_generator.capsule, theta)
+
+
+def sweep_of_combinations(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
+    sweep(combined(of), rng, theta)
 
 
 def with_moves(of: NormalEffects, n: int) -> NormalEffects:
@@ -173,8 +209,9 @@ def differences(kernel: Kernel, noise: float = NOISE, n: int = 2000) -> tuple[Ar
     return z(changes), z(flows)
 
 
-def test_a_sweep_is_reversible() -> None:
-    changes, flows = differences(sweep)
+@pytest.mark.parametrize("kernel", [sweep, sweep_of_combinations])
+def test_a_sweep_is_reversible(kernel: Kernel) -> None:
+    changes, flows = differences(kernel)
     assert np.abs(changes).max() < 4
     assert np.abs(flows).max() < 4.5
 
@@ -251,15 +288,21 @@ def trajectory(of: NormalEffects, rng: np.random.Generator, theta: Array) -> Non
     given_scales(rough(of), of)(rng.bit_generator.capsule, theta, step_size=0.7, n_steps=3)
 
 
+def trajectory_of_combinations(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
+    given_scales(combined(rough(of)), of)(rng.bit_generator.capsule, theta, step_size=0.7, n_steps=3)
+
+
 def of_other_prior(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
     other = replace(of, slopes=0.6 * of.slopes, values=0.6 * of.values)
     given_scales(rough(of), other)(rng.bit_generator.capsule, theta, step_size=0.7, n_steps=3)
 
 
-@pytest.mark.parametrize("noise", [NOISE, 20.0])
-def test_trajectories_given_the_scales_are_reversible(noise: float) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "noise"), [(trajectory, NOISE), (trajectory, 20.0), (trajectory_of_combinations, NOISE)]
+)
+def test_trajectories_given_the_scales_are_reversible(kernel: Kernel, noise: float) -> None:
     """Also with an approximate normal likelihood."""
-    changes, flows = differences(trajectory, noise)
+    changes, flows = differences(kernel, noise)
     assert np.abs(changes).max() < 4
     assert np.abs(flows).max() < 4.5
 
@@ -281,6 +324,7 @@ def test_trajectories_keep_the_energy() -> None:
         return 1 - float(np.mean(made))
 
     assert rejected(of, 0.7, 3) < 1e-6
+    assert rejected(combined(of), 0.7, 3) < 1e-6
     large, small = rejected(rough(of), 0.8, 2), rejected(rough(of), 0.2, 8)
     assert large > 0.02
     assert small < large / 8
@@ -324,3 +368,5 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         replace(effects(np.zeros(9)), linear=np.zeros(3)).compiled()
     with pytest.raises(ValueError, match="do not fit together"):
         replace(effects(np.zeros(9)), root=np.eye(2)).compiled()
+    with pytest.raises(ValueError, match="do not fit together"):
+        replace(effects(np.zeros(9)), combination=Combination.none()).compiled()

@@ -3,6 +3,7 @@
 import ctypes
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from itertools import count, pairwise
 from typing import Any
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from stansub._loop import SurrogateHamiltonian
 from stansub.target.cholesky import Factor
-from stansub.target.coordinates import Coordinates
+from stansub.target.coordinates import Combination, Coordinates
 from stansub.target.inner_density import InnerDensity
 from stansub.target.soft_minima import SoftMinima
 
@@ -32,6 +33,13 @@ def two_blocks() -> Coordinates:
     rows[:, columns] = rng.normal(0, 0.5, (9, 5)) * (rng.random((9, 5)) < 0.6)
     functions = SoftMinima(np.array([1, 1, 1, 2, 1, 1, 2]), sp.csr_array(rows), rng.normal(0, 0.3, 9))
     return Coordinates.of(np.array([3, 1]), places, functions)
+
+
+def combination() -> Combination:
+    """Of the effects of both blocks: sums of them, and other parameters as they are."""
+    columns, places = np.eye(DIM), [6, 1, 4, 8]
+    columns[np.ix_(places, places)] = np.tril(np.ones((4, 4)))
+    return Combination.of(sp.csc_array(columns), sp.csr_array(np.linalg.inv(columns)))
 
 
 class Smooth:
@@ -53,8 +61,21 @@ def outward(coordinates: Coordinates, inner: Array) -> Array:
     return theta
 
 
-def test_there_and_back() -> None:
-    coordinates = two_blocks()
+def test_combinations_are_of_effects() -> None:
+    coordinates, theta = two_blocks(), np.random.default_rng(3).standard_normal(DIM)
+    both = replace(coordinates, combination=combination())
+    own = coordinates.inward(theta)
+    expected = own.copy()
+    expected[[6, 1, 4, 8]] = np.cumsum(own[[6, 1, 4, 8]])
+    np.testing.assert_allclose(both.inward(theta), expected, rtol=1e-12)
+    assert coordinates.combination.is_none
+    assert not both.is_plain
+    assert not replace(Coordinates.plain(DIM), combination=combination()).is_plain
+
+
+@pytest.mark.parametrize("combined", [False, True])
+def test_there_and_back(combined: bool) -> None:
+    coordinates = replace(two_blocks(), combination=combination()) if combined else two_blocks()
     for theta in np.random.default_rng(2).standard_normal((5, DIM)):
         inner = coordinates.inward(theta)
         assert np.abs((inner - theta)[coordinates.places]).min() > 1e-3
@@ -73,8 +94,10 @@ def test_norms_and_partial_correlations_are_those_of_the_functions() -> None:
     np.testing.assert_allclose(matrix[np.triu_indices(4, 1)], 0, atol=1e-9)
 
 
-def test_the_density_is_that_of_a_change_of_variables() -> None:
+@pytest.mark.parametrize("combined", [False, True])
+def test_the_density_is_that_of_a_change_of_variables(combined: bool) -> None:
     coordinates, density = two_blocks(), Smooth()
+    coordinates = replace(coordinates, combination=combination()) if combined else coordinates
     moved = InnerDensity(density, coordinates)
     for theta in np.random.default_rng(4).standard_normal((5, DIM)):
         inner = coordinates.inward(theta)
@@ -100,6 +123,15 @@ def test_parts_must_fit() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             Coordinates(DIM, *(wrong if j == k else part for j, part in enumerate(parts))).compiled()
+    fine = combination()
+    for changed, message in (
+        ({"column_starts": fine.column_starts[:-1]}, "do not fit"),
+        ({"row_values": fine.row_values[:-1]}, "do not fit"),
+        ({"row_starts": fine.row_starts[::-1].copy()}, "do not fit"),
+        ({"column_places": fine.column_places + 1}, "outside the matrix"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            replace(good, combination=replace(fine, **changed)).compiled()
 
 
 class Scaled:

@@ -28,8 +28,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.errors import EndedError, RunError
-from stansub.target.coordinates import Coordinates
+from stansub.target.coordinates import Combination, Coordinates
 from stansub.target.soft_minima import SoftMinima
+from stansub.tuning.effects.combinations import combined
 from stansub.tuning.effects.effect_functions import functions_of
 from stansub.types import FloatArray
 
@@ -97,6 +98,12 @@ class Effects:
         found = self.centred & np.array([counts[key] <= _FEW for key in keys], bool)
         return np.asarray(found & (full.sizes[found].sum() <= _MOST))
 
+    @cached_property
+    def combination(self) -> Combination:
+        """Return combinations of the effects in which precisions are sparse."""
+        columns, rows = combined(self.images, self.full.places.astype(np.int64), self.full.dim)
+        return Combination.of(columns, rows) if columns.nnz > self.full.dim else Combination.none()
+
     def halfway(self) -> Coordinates:
         """Return coordinates in which all parameters interact that do so in any that match."""
         return self.weighted(np.where(self.centred & ~self.few, 1.0, 0.5))
@@ -108,7 +115,8 @@ class Effects:
         by_function = np.repeat(factors, full.sizes * (full.sizes + 1) // 2)
         own = by_function != 0
         places = full.places[np.repeat(moved, full.sizes)]
-        return Coordinates.of(full.sizes[moved], places, full.functions[own].scaled(by_function[own]))
+        functions = full.functions[own].scaled(by_function[own])
+        return Coordinates.of(full.sizes[moved], places, functions, combination=self.combination)
 
     def matching(self, precision: sp.csr_array, points: FloatArray) -> Coordinates:
         """Return coordinates that suit a precision of the likelihood in its arguments.

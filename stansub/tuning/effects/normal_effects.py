@@ -21,10 +21,11 @@ from stansub.errors import EndedError, RunError
 from stansub.target.affine import AffineMap
 from stansub.target.approximation import Approximation
 from stansub.target.cholesky import cholesky
-from stansub.target.coordinates import Coordinates
+from stansub.target.coordinates import Combination, Coordinates
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.split import Split
 from stansub.tuning.effects.centred_effects import ROUNDING, centred, means_of
+from stansub.tuning.effects.combinations import combined
 from stansub.tuning.effects.coordinates import Effects, unit_columns
 from stansub.tuning.effects.effect_functions import Functions, slopes_of_log_determinant, triangles_of
 from stansub.types import FloatArray
@@ -294,6 +295,14 @@ class Structure:
         """Return the number of parameters."""
         return len(self.coefficients) + len(self.scales)
 
+    @cached_property
+    def _combined(self) -> tuple[sp.csc_array, sp.csr_array]:
+        """Combinations of the coefficients, and the coefficients from these, each shape (n, n)."""
+        places = self.functions.places
+        columns, rows = combined(sp.csc_array(self.phi.jacobian[:, places]), places, self.dim)
+        own = self.coefficients
+        return sp.csc_array(columns[own][:, own]), sp.csr_array(rows[own][:, own])
+
     def is_uncertain(self, draws: FloatArray) -> bool:
         """Return whether a scale may have a funnel, by draws."""
         return bool((np.std(draws[:, self.scales], axis=0) > _UNCERTAIN).any())
@@ -342,6 +351,7 @@ class Structure:
             means.indptr.astype(np.int32),
             means.indices.astype(np.int32),
             means.data,
+            Combination.of(*self._combined),
         )
 
     def _proposal(self, draws: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -375,13 +385,18 @@ class Structure:
             shape=(precision.shape[0], len(sizes)),
         )
         # Of two elements that rounding alone keeps from 0, one may be 0.
-        pattern = sp.csc_array(abs(precision) + abs(precision).T + blocks @ blocks.T).astype(bool).astype(float)
+        rows = abs(self._combined[1])
+        of_effects = rows.T @ (blocks @ blocks.T) @ rows
+        pattern = sp.csc_array(abs(precision) + abs(precision).T + of_effects).astype(bool).astype(float)
         return sp.csc_array(pattern + sp.diags_array(1 + pattern.sum(axis=0)))
 
     def _normal(self, about: Approximation, draws: FloatArray) -> tuple[sp.csr_array, FloatArray]:
-        """Return M and b of the likelihood and of the priors of other coefficients, by differences over their sds."""
+        """Return M and b of the likelihood and of the priors of other coefficients, by differences over their sds.
+
+        They are by combinations of coefficients; the others are not combined.
+        """
         quadratic, others, mean = about.quadratic, self.others, draws.mean(axis=0)
-        jacobian = sp.csr_array(self.phi.jacobian[:, self.coefficients])
+        jacobian = _product(sp.csr_array(self.phi.jacobian[:, self.coefficients]), self._combined[1])
         precision = sp.csr_array(jacobian.T @ quadratic.precision @ jacobian)
         slope = quadratic.gradient + about.mean_slope
         linear = jacobian.T @ (slope + quadratic.precision @ (quadratic.point - self.phi.constant))
@@ -419,7 +434,9 @@ class Structure:
         for fixes in (True, False):
             yield from (_Move(direction, fixes, n) for direction, n in lines)
         alone = np.diff(reads.indptr) == 1
-        informed = np.mean([self._informed(precision, index, theta) for theta in draws], axis=0)
+        columns = self._combined[0]
+        own = np.asarray((columns * (precision @ columns)).sum(axis=0)).ravel()  # the effects' own precisions
+        informed = np.mean([self._informed(own, index, theta) for theta in draws], axis=0)
         first, single = functions.firsts, functions.sizes == 1
         local, factor = _first_of(rows, alone)
         for k in self.scales[~alone[self.scales]]:
@@ -436,13 +453,20 @@ class Structure:
                     changed = n + int(np.count_nonzero(rows @ np.asarray(one)))
                     yield from (_Move(one, fixes, changed) for fixes in modes)
 
-    def _informed(self, precision: sp.csr_array, index: Places, theta: FloatArray) -> FloatArray:
+    def _informed(self, precisions: FloatArray, index: Places, theta: FloatArray) -> FloatArray:
         """Return the share of the precision of each block's first effect that comes from the data."""
         functions = self.functions
         first = np.cumsum(functions.sizes) - functions.sizes
         scales = functions.minima(theta)[functions.firsts]
-        own = precision.diagonal()[index[functions.places[first]]] * np.exp(2 * scales)
+        own = precisions[index[functions.places[first]]] * np.exp(2 * scales)
         return np.asarray(own / (1 + own))
+
+
+def _product(a: sp.csr_array, b: sp.csr_array) -> sp.csr_array:
+    """Return the product without entries in which all but rounding cancels."""
+    found, sizes = (sp.csr_array(one) for one in (a @ b, abs(a) @ abs(b)))
+    kept = sp.csr_array(abs(found) > ROUNDING * sizes)
+    return sp.csr_array(found.multiply(kept))
 
 
 def _first_of(rows: sp.csr_array, which: NDArray[np.bool_]) -> tuple[Places, FloatArray]:
