@@ -91,3 +91,15 @@ def test_normal_effects_are_combined_under_a_likelihood_of_their_levels() -> Non
     expected = about.precision.toarray()
     np.testing.assert_allclose(precision.toarray()[1:, 1:], expected[1:, 1:], atol=1e-6)
     assert n_levels == m
+
+
+def test_the_steps_of_one_scale_are_single_effects() -> None:
+    """A matrix of them would have a function for each two."""
+
+    def walk(theta: Array) -> Array:
+        return np.asarray(theta[0] + np.exp(theta[1]) * np.cumsum(theta[2:]))
+
+    effects = find_effects(walk, np.zeros(12), np.random.default_rng(1))
+    np.testing.assert_array_equal(effects.full.sizes, np.ones(10))
+    np.testing.assert_array_equal(effects.full.columns, np.ones(10))
+    assert not effects.combination.is_none

@@ -34,7 +34,9 @@ def combined(images: sp.csc_array, places: NDArray[np.int64], dim: int) -> tuple
         Places of the effects among the parameters.
     """
     rest, found = np.ones(dim, bool), list[tuple[NDArray[np.int64], FloatArray, FloatArray]]()
-    for effects, rows in _components(images):
+    for effects, rows in square_components(images):
+        if not _FEWEST <= len(effects) <= _MOST:
+            continue
         into = images[:, effects].tocsr()[rows].toarray()
         if (back := _inverse(into)) is not None and np.count_nonzero(back) < np.count_nonzero(into):
             found.append((places[effects], into, back))
@@ -46,15 +48,27 @@ def combined(images: sp.csc_array, places: NDArray[np.int64], dim: int) -> tuple
     )
 
 
-def _components(images: sp.csc_array) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Return effects and arguments that reach no others, of which there are equally many."""
-    m, n = images.shape
-    entries = images.tocoo()
+def square_components(reads: sp.csc_array) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Return columns and rows that share entries, directly or through others, if they are equally many."""
+    m, n = reads.shape
+    entries = reads.tocoo()
     graph = sp.csr_array((np.ones(entries.nnz), (entries.row, m + entries.col)), shape=(m + n, m + n))
-    _, labels = sp.csgraph.connected_components(graph, directed=False)
-    counts = [np.bincount(own, minlength=m + n) for own in (labels[m:], labels[:m])]
-    equal = (counts[0] == counts[1]) & (counts[0] >= _FEWEST) & (counts[0] <= _MOST)
-    return [(np.flatnonzero(labels[m:] == one), np.flatnonzero(labels[:m] == one)) for one in np.flatnonzero(equal)]
+    n_components, labels = sp.csgraph.connected_components(graph, directed=False)
+    columns, rows = (
+        np.split(np.argsort(own, kind="stable"), np.cumsum(np.bincount(own, minlength=n_components))[:-1])
+        for own in (labels[m:], labels[:m])
+    )
+    return [(own, beside) for own, beside in zip(columns, rows, strict=True) if len(own) == len(beside)]
+
+
+def slots(reads: sp.csc_array) -> NDArray[np.int64]:
+    """Return a number for each effect, such that no two of a number reach an argument, directly or through others."""
+    _, labels = sp.csgraph.connected_components(sp.csr_array(reads.T @ reads), directed=False)
+    order = np.argsort(labels, kind="stable")
+    first = np.searchsorted(labels[order], labels[order])
+    found = np.empty(len(labels), np.int64)
+    found[order] = np.arange(len(labels)) - first
+    return found
 
 
 def _inverse(matrix: FloatArray) -> FloatArray | None:

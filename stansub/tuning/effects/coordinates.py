@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from stansub.errors import EndedError, RunError
 from stansub.target.coordinates import Combination, Coordinates
 from stansub.target.soft_minima import SoftMinima
-from stansub.tuning.effects.combinations import combined
+from stansub.tuning.effects.combinations import combined, slots, square_components
 from stansub.tuning.effects.effect_functions import functions_of
 from stansub.types import FloatArray
 
@@ -204,7 +204,7 @@ def find_effects(
         if not _changes(checked, start, rng.standard_normal(len(start))).any():
             return none
         effects, others, reads = _kinds(checked, start, rng)
-        blocks, m = _blocks(reads), reads.shape[0]
+        blocks, m = _turning(checked, start, rng.spawn(1)[0], effects, reads), reads.shape[0]
         found = _proved(_Matrices(checked, effects, blocks, m), start, rng, effects, others) if blocks else none
         rest = np.flatnonzero(~np.isin(effects, found.full.places))
         scaled = _Scaled(checked, start, effects[rest], reads[:, rest])
@@ -246,15 +246,23 @@ def _kinds(phi: Map, start: FloatArray, rng: np.random.Generator) -> tuple[Place
     return np.array(effects, np.int64), np.array(others, np.int64), reads
 
 
-def _blocks(reads: sp.csc_array) -> list[tuple[Places, Places]]:
-    """Return effects, by index, with an equal number of arguments that they alone reach."""
-    m, n = reads.shape
-    entries = reads.tocoo()
-    graph = sp.csr_array((np.ones(entries.nnz), (entries.row, m + entries.col)), shape=(m + n, m + n))
-    _, labels = sp.csgraph.connected_components(graph, directed=False)
-    own = {label: np.flatnonzero(labels[m:] == label) for label in np.unique(labels[m:])}
-    rows = {label: np.flatnonzero(labels[:m] == label) for label in own}
-    return [(own[label], rows[label]) for label in own if len(own[label]) == len(rows[label])]
+def _turning(
+    phi: Map, start: FloatArray, rng: np.random.Generator, effects: Places, reads: sp.csc_array
+) -> list[tuple[Places, Places]]:
+    """Return effects, by index, with an equal number of arguments that they alone reach: one, or several that turn.
+
+    Others have a scale each (`_Scaled`). A matrix S of the steps of a random walk would have a function for each two.
+    """
+    blocks = square_components(reads)
+    several = [own for own, _ in blocks if len(own) > 1]
+    if not several:
+        return blocks
+    places = np.concatenate(several)
+    scaled = _Scaled(phi, start, effects[places], reads[:, places])
+    turns = np.isnan(scaled.functions(start + rng.uniform(-_SPREAD, _SPREAD, len(start))))
+    of_block = np.repeat(np.arange(len(several)), [len(own) for own in several])
+    stay = iter(np.bincount(of_block, turns, minlength=len(several)) > 0)
+    return [block for block in blocks if len(block[0]) == 1 or next(stay)]
 
 
 class _Blocks(NamedTuple):
@@ -348,7 +356,7 @@ class _Scaled(_Candidates):
         self._phi, self.reads, n = phi, reads, len(places)
         self.sizes = np.ones(n, np.int64)
         self._of = np.repeat(np.arange(n), np.diff(reads.indptr))
-        self.places, self._slots = places, _slots(reads)
+        self.places, self._slots = places, slots(reads)
         self.n_slots = self._slots.max(initial=-1) + 1
         values = self._values(start)
         largest = np.zeros(n)
@@ -383,16 +391,6 @@ class _Scaled(_Candidates):
 def unit_columns(rows: Places, m: int) -> sp.csc_array:
     """Return the matrix whose columns have a 1 in these rows."""
     return sp.csc_array((np.ones(len(rows)), rows, np.arange(len(rows) + 1)), shape=(m, len(rows)))
-
-
-def _slots(reads: sp.csc_array) -> Places:
-    """Return a number for each effect, such that no two of a number reach an argument, directly or through others."""
-    _, labels = sp.csgraph.connected_components(sp.csr_array(reads.T @ reads), directed=False)
-    order = np.argsort(labels, kind="stable")
-    first = np.searchsorted(labels[order], labels[order])
-    found = np.empty(len(labels), np.int64)
-    found[order] = np.arange(len(labels)) - first
-    return found
 
 
 def _proved(
