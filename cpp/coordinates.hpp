@@ -18,7 +18,8 @@ namespace stansub {
 // depends on parameters of no block: row i of S has norm e^f_ii and the partial correlations tanh f_ij, j < i, and each f
 // is a soft minimum of affine functions of those parameters. This is a bijection for any f, with log determinant
 //   sum_i f_ii + sum_{j < i} log sech f_ij
-// The inner coordinates may be constant combinations v = A u of the result, whose log determinant is left out. Unsuitable numbers therefore make a sampler slow, but never wrong.
+// The inner coordinates may be constant combinations v = A u of the result, whose log determinant is left out. Unsuitable
+// numbers therefore make a sampler slow, but never wrong.
 class Coordinates {
  public:
   // For each block its size; for all blocks, concatenated, the positions of the effects.
