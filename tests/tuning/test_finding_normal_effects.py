@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stansub.target.approximation import Approximation
 from stansub.target.sparse import Quadratic
+from stansub.tuning.effects.centred_effects import centred
 from stansub.tuning.effects.coordinates import find_effects
 from stansub.tuning.effects.normal_effects import Structure
 
@@ -186,3 +187,16 @@ def test_coefficients_without_scales_are_no_effects(draws: Array) -> None:
 
     for prior in (fixed, undefined):
         assert found(prior, draws, lambda theta: theta[:4]) is None
+
+
+def test_effects_that_all_depend_on_each_other_are_no_blocks() -> None:
+    """There is no block of few effects: the search for them failed."""
+    n, rng = 40, np.random.default_rng(1)
+    precision = np.eye(n) + 0.1 + np.diag(rng.uniform(size=n))
+
+    def prior(theta: Array) -> Array:
+        return np.append(-precision @ theta[:n], 0.0)
+
+    found = centred(prior, np.zeros(n + 1), np.ones(n + 1), np.arange(n), np.array([n]))
+    assert found is not None
+    assert not found.places.size

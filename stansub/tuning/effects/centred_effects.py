@@ -135,7 +135,7 @@ def _precisions(
     for block in blocks:
         start[block] = 0
     here, found = prior(start), [np.empty((*block.shape, block.shape[1])) for block in blocks]
-    for slot in range(max(block.shape[1] for block in blocks)):
+    for slot in range(max((block.shape[1] for block in blocks), default=0)):
         moved = start.copy()
         for block in blocks:
             moved[block[:, slot : slot + 1]] = step
