@@ -176,3 +176,12 @@ def test_groups_are_not_read_as_observations() -> None:
 def test_the_page_about_programs_names_each_structure() -> None:
     page = (PROGRAMS.parents[2] / "docs" / "reference" / "programs.md").read_text()
     assert [one.name for one in STRUCTURES if f"| {one.name} | {one.why} |" not in page] == []
+
+
+def test_a_number_is_an_outcome_whose_data_are_in_the_arguments() -> None:
+    """As BUGS needs it for censored times, which were part of what every decision evaluates."""
+    program = parse(
+        "data { int N; int M; vector[N] y; array[M] real t; } parameters { real<lower=0> rate; } model {"
+        " y ~ exponential(rate); for (m in 1:M) 1 ~ bernoulli(exp(-rate * t[m])); }"
+    )
+    assert outcome_sizes(program) == ("N", "M")

@@ -51,11 +51,14 @@ def main_size(program: Program) -> str:
 def outcome_sizes(program: Program) -> tuple[str, ...]:
     """Return integers that size outcomes of densities (``y ~ ...``, ``f_lpdf(y | ...)``), the likeliest first.
 
+    If an outcome is a number, as in ``1 ~ bernoulli(exp(-t[i] * rate))``, the arguments have the data.
     Groups are excluded, because densities are of their parameters and not of their data. Integers that size no
     parameters come first, then those of most data variables.
     """
     statements = program.evaluated
-    lefts = [statement.left for statement in walk(statements) if isinstance(statement, Tilde)]
+    tildes = [statement for statement in walk(statements) if isinstance(statement, Tilde)]
+    lefts = [statement.left for statement in tildes]
+    lefts += [each for one in tildes if not names(one.left) for each in one.distribution.arguments]
     found = calls(*statements)
     lefts += [call.arguments[0] for call in found if call.name.endswith(DENSITIES) and call.arguments]
     outcomes = names(*lefts)
