@@ -93,9 +93,9 @@ def _value(
         if any(local[name].value is None or name in assigned for name in own):
             return None
         value = substituted(value, {name: local[name].value for name in own})  # type: ignore[misc]
-    outermost = inside[0].span
+    start = inside[0].span.start
     for name in names(value) & set(assigned):
-        is_settled = all(other.span.end <= outermost.start for other, _ in assigned[name])
+        is_settled = all(other.span.end <= start for other, _ in assigned[name])
         if name == base.name or not (is_settled or name in known):
             return None
     return ElementValue(places, value)
