@@ -33,6 +33,7 @@ from stansub.selection import Along, StepCost
 from stansub.stan import shares, sparse
 from stansub.stan.shares import Shares
 from stansub.stan.surrogate import Split
+from stansub.target import threads
 from stansub.target.approximation import Approximation, approximation
 from stansub.target.group_candidates import Joint
 from stansub.target.normal_effects import NormalEffects
@@ -374,7 +375,7 @@ def test_trajectories_on_the_posterior_without_a_maximum_of_the_likelihood(
     truth = Weighted(posterior, tuned, 8000)
     for start in found.starts(4):
         assert max(z_scores(run(kernel, start, 2000), truth)) < MAX_Z
-    monkeypatch.setattr(warmup, "THREADS", 1)
+    monkeypatch.setattr(threads, "THREADS", 1)
     alone = maxima.tune(split, posterior.dim, *np.random.default_rng(0).spawn(2), Progress())
     np.testing.assert_array_equal(alone.draws, found.draws)
 

@@ -47,6 +47,6 @@ def test_a_start_is_left_until_steps_are_nearly_as_large_as_tuned(
     monkeypatch.setattr(warmup, "_warmed", far)
     posterior, metric = Posterior(share), of_metric(sp.csc_array(sp.identity(DIM)))
     inner = NoUTurn(Coordinates.plain(DIM), np.zeros(DIM), metric, -np.log(0.8))
-    draws = warmup._approached(cast(Any, posterior), inner, np.random.default_rng(1), Progress())
+    draws = warmup._approached(cast(Any, posterior), inner, np.random.default_rng(1), Progress().check)
     assert posterior.n_trees == n_rounds * warmup._APPROACH
     assert (abs(draws[-1]).max() < 2) == (share > 0)
