@@ -439,7 +439,8 @@ class _Walk:
 
     def _renewed(self, loop: For) -> set[str]:
         """Return variables that each run of a loop computes before it reads them, and that nothing else reads."""
-        others = [one for one in walk(self.program.evaluated) if one != loop and one not in walk(loop.body)]
+        inside = {id(one) for one in walk([loop])}
+        others = [one for one in walk(self.program.evaluated) if id(one) not in inside]
         elsewhere = set().union(*map(read_by, others))
         return {name for name in writes(*loop.body) - elsewhere if _is_renewed(name, loop.body)}
 
