@@ -37,7 +37,7 @@ from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.reading.remarks import find_line
 from stansub.stan.reading.sizes import adds, observations_in, outcome_sizes
 from stansub.stan.source import Source
-from stansub.stan.sparse import cutting, sparse_predictors
+from stansub.stan.sums import follow_likelihood
 from stansub.stan.syntax import Program, Statement, walk
 from stansub.stan.toolchain import stanc
 from stansub.stan.verdict import Examination, examine
@@ -208,6 +208,13 @@ class _Surrogate(NamedTuple):
     refusal: NoPredictorsError | None = None
 
     @property
+    def exact(self) -> str:
+        """Return in words for which moves decisions are exact."""
+        assert self.predictors is not None
+        moves = "Metropolis within Gibbs" if self.hints.multiplies else "surrogate transitions"
+        return f"yes, for {moves} ({_count(len(self.predictors.rows), 'argument')} per observation)"
+
+    @property
     def exceptions(self) -> str:
         """Return in words for which posteriors with few parameters other moves are used."""
         if self.predictors is None:
@@ -222,15 +229,15 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None, log: 
     if not hints.suits_any(many=True):
         return _Surrogate(hints)
     try:
-        own, counting = analysis.likelihood_split(size), analysis.over_data(size)[1]
+        analysis.likelihood_split(size)
         if posterior is None:
             return _Surrogate(hints)
         # A program that is not split over rows of data is split as it stands, with the user's data.
         values = posterior.values if analysis.over_rows is None else posterior.followed[0].values
-        if counting not in values.values:
+        if not values.values.keys() >= set(analysis.over_data(size)[1]):
             return _Surrogate(hints)
-        n, cut = values.integer(counting), cutting(values, counting)
-        found = sparse_predictors(own, values.values, n, cut=cut, progress=log)
+        alone = posterior.observations is not None
+        _, found = follow_likelihood(analysis, values, size, alone=alone, progress=log)
         return _Surrogate(hints._replace(multiplies=multiplies(found)), found)
     except NoPredictorsError as error:
         return _Surrogate(Hints(hints.effects), refusal=error)
@@ -254,14 +261,16 @@ def _picked(posterior: Posterior, surrogate: _Surrogate, log: Progress) -> float
 
 def _exact(posterior: Posterior, surrogate: _Surrogate, log: Progress) -> Iterator[tuple[str, str]]:
     """Yield whether decisions can be exact, or why not and what follows."""
+    if surrogate.predictors is not None and posterior.dim > MANY:
+        yield "Exact", surrogate.exact
+        return
     picked, n = _picked(posterior, surrogate, log), posterior.blocks.n_observations
     few = few_evaluations(SampleConfig().chains * sum(STEPS), n)
     try:
         predictors = posterior.predictors(log)
     except NoPredictorsError as error:
         if surrogate.predictors is not None:
-            moves = "Metropolis within Gibbs" if surrogate.hints.multiplies else "surrogate transitions"
-            yield "Exact", f"yes, for {moves} ({_count(len(surrogate.predictors.rows), 'argument')} per observation)"
+            yield "Exact", surrogate.exact
         elif few:
             yield "Exact", f"yes, from all observations, which are few; with more, no: {error}"
         else:

@@ -54,7 +54,7 @@ def facts_of_run(prepared: Prepared, setup: Setup, chains: Sequence[Chain]) -> d
 def _programs(posterior: Posterior, config: SampleConfig) -> dict[str, str]:
     """Return what was compiled and why; empty for functions."""
     if isinstance(posterior.population, Uncut):
-        return plan_transitions(posterior.analysis, config.observations or "").reasons
+        return plan_transitions(posterior.analysis, *posterior.sizes).reasons
     return plan(posterior.analysis).reasons if posterior.program.code else {}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -15,17 +14,15 @@ from stansub.progress import Progress, as_progress
 from stansub.run.functions import posterior_of
 from stansub.stan import source
 from stansub.stan.analysis import Analysis
-from stansub.stan.compilation import CompiledModel, compile_model
+from stansub.stan.compilation import CompiledModel, compile_model, compile_uncut
 from stansub.stan.data import data as data_module
 from stansub.stan.data.sources import DataLike, DataSources
 from stansub.stan.effects import n_parameters
 from stansub.stan.instances import Instances
 from stansub.stan.partitions import PartitionedData
-from stansub.stan.plan import plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Near
 from stansub.stan.source import Source
-from stansub.stan.sparse import cutting, sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.target.functions import FunctionFactors
 
@@ -107,18 +104,7 @@ def make_uncut(given: ModelInput, *, seed: int, observations: str | None, log: P
     if isinstance(model, Posterior):
         return model, clock.now()
     assert values is not None
-    sparse = None
-    if isinstance(model, Source):
-        size = observations or given.analysis.size
-        programs = plan_transitions(given.analysis, size)
-        # The text is checked before compiling, which takes a minute; rows of data are known only afterwards.
-        if given.analysis.over_rows is None and size in values.values and (n := values.integer(size)):
-            own = given.analysis.likelihood_split(size)
-            sparse = sparse_predictors(own, values.values, n, cut=cutting(values, size), progress=log)
-        model = compile_model(model, progress=log, programs=programs)
-    compiled_at = clock.now()
-    posterior = model.uncut(values, seed=seed, observations=observations, near=near, progress=log)
-    return replace(posterior, sparse=sparse), compiled_at
+    return compile_uncut(model, values, seed=seed, observations=observations, near=near, progress=log)
 
 
 def make_posterior(

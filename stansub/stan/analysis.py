@@ -129,13 +129,29 @@ class Analysis:
             return True
         return any(one in sizes for one in declaration.sizes)
 
-    def over_data(self, size: str = "") -> tuple[Program, str]:
-        """Return the program that is split in two, and what counts its observations: rows of data, or ``size``.
+    def over_data(self, *sizes: str) -> tuple[Program, tuple[str, ...]]:
+        """Return the program that is split in two, and what counts its observations: rows of data, or ``sizes``.
 
         Its blocks declare variables that depend on no observation, also products of effects and scales in its
         likelihood; functions of an integer of its data are tables.
         """
-        return _over_data(self, size or self.size)
+        return _over_data(self, tuple(filter(None, sizes)) or (self.size,))
+
+    def other_sums(self, *sizes: str) -> tuple[str, ...]:
+        """Return integers that count the terms of other sums over observations, which read no data of these ``sizes``.
+
+        Empty for a program that passes write over rows of data: its terms are one sum.
+        """
+        program, found = self.program, list[str]()
+        if self.over_rows is not None:
+            return ()
+        taken = {name for size in sizes for name in data_along(program, size)}
+        for size in (one for one in outcome_sizes(program) if one not in program.sizes_of_parameters):
+            own = set(data_along(program, size))
+            if not own & taken and observations_in(program, size):
+                taken |= own
+                found.append(size)
+        return tuple(found)
 
     def hints(self, size: str = "") -> Hints:
         """Return what the text suggests about moves of the chains."""
@@ -143,16 +159,17 @@ class Analysis:
 
     def undeclared(self, size: str = "") -> tuple[str, ...]:
         """Return the effects whose products with other parameters in the likelihood are not declared as variables."""
-        return undeclared(*self.over_data(size))
+        program, sizes = self.over_data(size)
+        return undeclared(program, *sizes)
 
-    def likelihood_split(self, size: str = "") -> LikelihoodSplit:
-        """Return the program in two parts, for a surrogate posterior, given the integer that counts the observations.
+    def likelihood_split(self, *sizes: str) -> LikelihoodSplit:
+        """Return the program in two parts, for a surrogate posterior, given integers that count the observations.
 
         A program that passes write over rows of data has them as data (`over_rows`).
 
         Raises `NoPredictorsError` if the text shows no likelihood in arguments of its own.
         """
-        found = _likelihood_split(self, size or self.size)
+        found = _likelihood_split(self, tuple(filter(None, sizes)) or (self.size,))
         if isinstance(found, NoPredictorsError):
             raise found
         return found
@@ -205,31 +222,32 @@ class Analysis:
 
 
 @lru_cache(maxsize=64)
-def _over_data(analysis: Analysis, size: str) -> tuple[Program, str]:
-    rows = analysis.over_rows
-    is_other = analysis.counted not in (N_ROWS, size)
-    program, counted = (analysis.program, size) if rows is None or is_other else (rows.with_all_data, analysis.counted)
-    program = with_block_variables(program, counted)
-    for declare in (with_category_tables, with_scaled_effects, with_log_probabilities):
-        program = declare(program, counted)
-    return program, counted
+def _over_data(analysis: Analysis, sizes: tuple[str, ...]) -> tuple[Program, tuple[str, ...]]:
+    program, rows = analysis.program, analysis.over_rows
+    if rows is not None and analysis.counted in (N_ROWS, *sizes):
+        program, sizes = rows.with_all_data, (analysis.counted,)
+    for declare in (with_block_variables, with_category_tables, with_scaled_effects, with_log_probabilities):
+        program = declare(program, *sizes)
+    return program, sizes
 
 
 @lru_cache(maxsize=64)
 def _hints(analysis: Analysis, size: str) -> Hints:
-    program, counted = _over_data(analysis, size)
-    outcomes = () if counted == N_ROWS else set(outcome_sizes(analysis.program)) - analysis.program.sizes_of_parameters
-    sizes = tuple(dict.fromkeys((counted, *sorted(outcomes))))
+    program, counted = _over_data(analysis, (size,))
+    of_rows = N_ROWS in counted
+    outcomes = () if of_rows else set(outcome_sizes(analysis.program)) - analysis.program.sizes_of_parameters
+    sizes = tuple(dict.fromkeys((*counted, *sorted(outcomes))))
     of_text = effects(program, *sizes), selected(program, *sizes), multiplies(program, *sizes)
-    return Hints(*of_text, bool(added_up(program, counted)))
+    return Hints(*of_text, bool(added_up(program, *counted)))
 
 
 @lru_cache(maxsize=64)
-def _likelihood_split(analysis: Analysis, size: str) -> LikelihoodSplit | NoPredictorsError:
+def _likelihood_split(analysis: Analysis, sizes: tuple[str, ...]) -> LikelihoodSplit | NoPredictorsError:
     try:
         if analysis.over_rows is None:
             reserve_names(analysis.program)
-        return split_likelihood(*analysis.over_data(size))
+        program, counted = analysis.over_data(*sizes)
+        return split_likelihood(program, *counted)
     except NoPredictorsError as error:
         return error
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stansub import streams
+from stansub import clock, streams
 from stansub.errors import EndedError, InputError, RunError
 from stansub.progress import Progress, as_progress
 from stansub.stan import source
@@ -22,7 +22,7 @@ from stansub.stan.data.sources import DataLike
 from stansub.stan.observations.predictors import Text
 from stansub.stan.parts import Parts
 from stansub.stan.passes.series.rows import N_ROWS
-from stansub.stan.plan import DATA, PARTS, PROGRAM, SILENT, Plan, plan
+from stansub.stan.plan import DATA, PARTS, PROGRAM, SILENT, Plan, plan, plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Near, Population, Proof, arrange, draw_points
 from stansub.stan.proved import Proved
@@ -30,6 +30,7 @@ from stansub.stan.reading.remarks import locate_error
 from stansub.stan.reading.sizes import outcome_sizes, size_candidates
 from stansub.stan.shares import Shares
 from stansub.stan.source import Source
+from stansub.stan.sums import Followed, follow_likelihood
 from stansub.stan.syntax import Program
 from stansub.stan.toolchain import build
 from stansub.stan.toolchain.library import Library, Model
@@ -171,10 +172,16 @@ class CompiledModel:
         *,
         seed: int = 0,
         observations: str | None = None,
+        likelihood: Followed | None = None,
         near: Near | None = None,
         progress: Progress | None = None,
     ) -> Posterior:
         """Load the program for moves that do not use single observations, so that there is no cut to prove.
+
+        Parameters
+        ----------
+        likelihood : Followed, optional
+            The likelihood in its own arguments, if its text was followed. See `with_data` for the others.
 
         Raises
         ------
@@ -190,12 +197,15 @@ class CompiledModel:
         n = text.values.integer(size) if size in text.values.values else 0
         if n < 1:
             raise NoPredictorsError(f"{size or 'nothing'} counts {n} observations")
+        if likelihood is not None:
+            n = likelihood.predictors.n_observations
         given = self._given(values, seed, _default_size, as_progress(progress), near=near, size=observations or "")
         if not given.points:
             raise NoPredictorsError("the log density is not finite at any of the parameter values tried")
         assert isinstance(given.full, Model | Shares)
         found = Uncut(n, given.full), None, Proof(len(given.points), 0.0)
-        return replace(self._posterior(given, *found, (size,)), observations=observations, texts=(text,))
+        posterior = self._posterior(given, *found, likelihood.sums.sizes if likelihood is not None else (size,))
+        return replace(posterior, observations=observations, texts=(text,), likelihood=likelihood)
 
     @staticmethod
     def _over_rows(divided: CompiledParts, values: Data, seed: int) -> Text:
@@ -406,3 +416,31 @@ def compile_model(
             silent=Library(jobs[SILENT].result()) if SILENT in jobs else whole,
             divided=CompiledParts.of(planned.parts, jobs.get(PARTS), jobs.get(DATA)) if planned.parts else None,
         )
+
+
+def compile_uncut(
+    model: Source | CompiledModel,
+    values: Data,
+    *,
+    seed: int,
+    observations: str | None,
+    near: Near | None = None,
+    progress: Progress,
+) -> tuple[Posterior, float]:
+    """Return the posterior for moves that do not use single observations, and the time when its program was compiled.
+
+    The text of the likelihood is followed before compiling, which takes a minute; rows of data are known only
+    afterwards. See `CompiledModel.uncut` for errors and the other arguments.
+    """
+    size, likelihood = observations or model.analysis.size, None
+    if model.analysis.over_rows is None and size in values.values and values.integer(size):
+        alone = observations is not None
+        likelihood = follow_likelihood(model.analysis, values, size, alone=alone, progress=progress)
+    if isinstance(model, Source):
+        sizes = (size,) if likelihood is None else likelihood.sums.sizes
+        model = compile_model(model, progress=progress, programs=plan_transitions(model.analysis, *sizes))
+    compiled_at = clock.now()
+    posterior = model.uncut(
+        values, seed=seed, observations=observations, likelihood=likelihood, near=near, progress=progress
+    )
+    return posterior, compiled_at

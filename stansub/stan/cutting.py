@@ -35,7 +35,7 @@ _SEARCHED_BLOCKS = 1000
 _ORDERS = 4
 
 # A sum with fewer terms than this beside another stays in the global part.
-_FEWEST = 100
+FEWEST = 100
 
 # Why sizes of data that the likelihood does not read do not count the observations.
 _UNREAD = "no term of the log density depends on it"
@@ -113,7 +113,7 @@ class InParts:
     def texts(self, sums: Sequence[Names]) -> tuple[Text, ...]:
         """See `Whole`; the text of a sum has no rows of the others."""
         others = ([one for one in sums if one != names] for names in sums)
-        return tuple(Text(self.parts.program, _first_rows(self.data, left_out, 0)) for left_out in others)
+        return tuple(Text(self.parts.program, first_rows(self.data, left_out, 0)) for left_out in others)
 
     def model(self) -> Model:
         """See `Whole`."""
@@ -140,7 +140,7 @@ class InParts:
 
     def _with(self, switches: Sequence[bool], left_out: Sequence[Names]) -> Data:
         """Return data with some groups switched on, without the rows of some sums."""
-        data = _first_rows(self.data, left_out, 0)
+        data = first_rows(self.data, left_out, 0)
         return replace(data, values={**data.values, SWITCHES: np.array(switches, np.int64)})
 
 
@@ -148,7 +148,8 @@ class InParts:
 Cut = Whole | InParts
 
 
-def _first_rows(data: Data, sums: Sequence[Names], n: int) -> Data:
+def first_rows(data: Data, sums: Sequence[Names], n: int) -> Data:
+    """Return data with the first n rows of each sum; InputError if they cannot be cut."""
     for names in sums:
         data = data.rows(data.axes(names), names, slice(0, min(n, data.integer(names[0]))))
     return data
@@ -185,7 +186,7 @@ def find_sums(
     sums = [first]
     for size in sorted(cut.sizes, key=lambda name: -cut.data.integer(name)):
         more = [*sums, (size,)]
-        if cut.data.integer(size) >= _FEWEST and cut.may_add(sums, size) and stands(more):
+        if cut.data.integer(size) >= FEWEST and cut.may_add(sums, size) and stands(more):
             sums = more
     return tuple(sums), reasons
 
@@ -217,7 +218,7 @@ def _trial(
     if n < 1 or (n == 1 and max(map(cut.data.integer, cut.sizes), default=1) > _TRIAL_ROWS):
         return f"it is {n}"  # one term proves nothing, and others may be the observations
     try:
-        few = replace(cut, data=_first_rows(cut.data, sums, _TRIAL_ROWS))
+        few = replace(cut, data=first_rows(cut.data, sums, _TRIAL_ROWS))
         return trials.attempt(_refusal, few, sums, dim, points, check=check)
     except (InputError, trials.CrashError) as error:
         return str(error)

@@ -62,12 +62,12 @@ def plan(analysis: Analysis) -> Plan:
     return Plan((*found, *_silenced(program, silent)), parts)
 
 
-def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
-    """Return the programs to compile for surrogate transitions, and why; ``size`` counts the observations.
+def plan_transitions(analysis: Analysis, *sizes: str) -> Plan:
+    """Return the programs to compile for surrogate transitions, and why; ``sizes`` count the observations.
 
     Raises `NoPredictorsError` if the text shows no surrogate.
     """
-    code, parts = analysis.likelihood_split(size).surrogate, analysis.over_rows
+    code, parts = analysis.likelihood_split(*sizes).surrogate, analysis.over_rows
     programs = (
         _whole(analysis.program),
         PlannedProgram(

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -22,6 +23,7 @@ from stansub.stan.passes.series.rows import N_ROWS
 from stansub.stan.passes.size_sums import computed_rows
 from stansub.stan.passes.size_variables import size_expressions
 from stansub.stan.proof import Population, Proof, Whole, prove
+from stansub.stan.sums import Followed, follow_likelihood
 from stansub.stan.surrogate import Dynamics, Split, split
 from stansub.stan.syntax import Program
 from stansub.stan.toolchain import build
@@ -29,7 +31,6 @@ from stansub.stan.toolchain.library import Library, Model
 from stansub.target.blocks import Blocks
 from stansub.target.partitioned import Predictors
 from stansub.target.remainders import LinearPredictors, NoPredictorsError, RemainderBounds
-from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray, Places
 
 T = TypeVar("T")
@@ -75,8 +76,8 @@ class Posterior:
     texts : tuple of Text
         Text of each sum that is followed to find predictors, if it is another program than the user's or more of its
         values are known; else empty.
-    sparse : SparsePredictors or None
-        Sparse predictors of the likelihood in its own arguments, if its text could be followed.
+    likelihood : Followed or None
+        The likelihood in its own arguments, if its text was followed.
     pilot : Posterior or None
         The posterior of a random sample of the rows, if this process does not hold all of them.
     """
@@ -97,7 +98,7 @@ class Posterior:
     known_predictors: Predictors | None = None
     decision_size: int | None = None
     texts: tuple[Text, ...] = field(default=(), repr=False, compare=False)
-    sparse: SparsePredictors | None = field(default=None, repr=False, compare=False)
+    likelihood: Followed | None = field(default=None, repr=False, compare=False)
     pilot: Posterior | None = field(default=None, repr=False, compare=False)
     _found: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -252,23 +253,34 @@ class Posterior:
             raise self._found[what]
         return cast("T", self._found[what])
 
-    def _find_split(self, progress: Callable[[str], None] | None) -> Split:
-        if not self.program.code or self.blocks.sums or not self.sizes:
-            raise NoPredictorsError("the likelihood is not one sum over the rows of data of a program")
+    @property
+    def _known(self) -> Data:
+        """All data, with transformed data as far as known."""
+        if len(self.followed) > 1:  # the text of each sum lacks the rows of the others
+            return self.values
+        ((_, known),) = self.followed
         # A program in parts does not declare what only transformed data read.
-        followed = self.followed[0].values
-        return split(
-            self.program,
-            self.sizes[0],
-            replace(followed, values={**self.values.values, **followed.values}),
-            self.blocks.n_observations,
-            self.full,
-            self.points,
+        return replace(known, values={**self.values.values, **known.values})
+
+    def _find_split(self, progress: Callable[[str], None] | None) -> Split:
+        if not self.program.code or not self.sizes:
+            raise NoPredictorsError("the likelihood is not a sum over the rows of data of a program")
+        follow = partial(follow_likelihood, self.analysis, self._known, self.sizes[0], progress=progress)
+        likelihood = self.likelihood or follow(alone=self.observations is not None)
+        of_parts = partial(
+            split,
+            whole=self.full,
+            points=self.points,
             gradient=lambda at: self.population.in_bulk().evaluator().subset_log_density_gradient(at)[1],
             name=self.name,
-            predictors=self.sparse,
             progress=progress,
         )
+        try:
+            return of_parts(likelihood)
+        except NoPredictorsError:
+            if len(likelihood.sums.sizes) == 1:
+                raise
+        return of_parts(follow(alone=True))
 
     def _find_predictors(self, log: Progress, computed: bool) -> LinearPredictors:
         log("Following the likelihood of an observation")

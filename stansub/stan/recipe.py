@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stansub.errors import RunError
-from stansub.stan.compilation import compile_model
+from stansub.progress import as_progress
+from stansub.stan.compilation import compile_model, compile_uncut
 from stansub.stan.data.data import Data
-from stansub.stan.plan import plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import NearPoints
 from stansub.stan.source import Source
@@ -55,9 +55,15 @@ class PosteriorRecipe:
         """
         near = NearPoints(self.points)
         if self.evaluator == "uncut":
-            programs = plan_transitions(self.source.analysis, self.observations or "")
-            compiled = compile_model(self.source, progress=progress, programs=programs)
-            return compiled.uncut(self.values, seed=self.seed, observations=self.observations, near=near)
+            posterior, _ = compile_uncut(
+                self.source,
+                self.values,
+                seed=self.seed,
+                observations=self.observations,
+                near=near,
+                progress=as_progress(progress),
+            )
+            return posterior
         compiled = compile_model(self.source, progress=progress)
         posterior = compiled.with_data(
             self.values,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,9 +24,9 @@ from stansub.stan.likelihood import LikelihoodSplit
 from stansub.stan.observations.densities import Rows, Spec
 from stansub.stan.observations.design import TOGETHER, CollectedRows, Cut, Part
 from stansub.stan.observations.observation import ObservationTerm, follow
-from stansub.stan.observations.predictors import Affine, affine_density, arguments_of, reading
+from stansub.stan.observations.predictors import Affine, affine_density, arguments_of, arguments_of_sums, reading
 from stansub.stan.observations.row_program import Argument
-from stansub.target.remainders import NoPredictorsError
+from stansub.target.remainders import Family, NoPredictorsError
 from stansub.target.rows import compact, shortest
 from stansub.target.sparse import Column, SparsePredictors, SparseRows, columns_of
 from stansub.target.threads import THREADS
@@ -37,6 +37,15 @@ _UNREAD = "stansub cannot read its likelihood: "
 # processed in parts, the fewest of a part, up to how many parts, and the most; those that are tried before; share of
 # the observations that read a variable from which it has a column of its own in any case.
 _FEW, _ROWS, _PARTS, _MOST, _TRIED, _OWN = 8, 1 << 16, 32, 1 << 18, 1 << 12, 0.1
+
+
+class Sum(NamedTuple):
+    """A sum over observations."""
+
+    values: Mapping[str, Any]
+    """Data of its text."""
+    n: int
+    """The number of its observations."""
 
 
 def sparse_predictors(
@@ -70,10 +79,33 @@ def sparse_predictors(
     with reading(_UNREAD):
         followed = follow(own.likelihood, values, n, sparse=True, check=log.check)
         family, arguments = arguments_of(followed, n, check=log.check)
+    variables = _variables(followed)
+    del followed  # its terms have rows of their own, as large as those of the arguments
+    return _predictors(family, arguments, variables, n)
+
+
+def predictors_of_sums(
+    own: LikelihoodSplit, sums: Sequence[Sum], *, progress: Callable[[str], None] | None = None
+) -> SparsePredictors:
+    """Return the rows of a likelihood of several sums, one sum after the other; not yet proved.
+
+    Raises `NoPredictorsError` if its text cannot be followed, or it has too many arguments.
+    """
+    log = as_progress(progress)
+    log("Following the likelihood of an observation")
+    with reading(_UNREAD):
+        followed = [follow(own.likelihood, values, n, sparse=True, check=log.check) for values, n in sums]
+        counts = [one.n for one in sums]
+        family, arguments = arguments_of_sums(followed, counts, log.check)
+    return _predictors(family, arguments, _variables(followed[0]), sum(counts))
+
+
+def _predictors(
+    family: Family, arguments: Sequence[Argument], variables: Sequence[NDArray[np.int64]], n: int
+) -> SparsePredictors:
     if family.floor:
         raise NoPredictorsError("the log likelihood has a kink, which surrogate transitions do not support")
-    variables, m = _variables(followed), arguments[0].slopes.shape[1]
-    del followed  # its terms have rows of their own, as large as those of the arguments
+    m = arguments[0].slopes.shape[1]
     return SparsePredictors(tuple(_whole(_part(one, variables, n), m) for one in arguments), family)
 
 

@@ -12,7 +12,6 @@ from stansub import memory
 from stansub._loop import FullData, Slices, SurrogateEffects, SurrogateHamiltonian
 from stansub.errors import EndedError, RunError
 from stansub.progress import as_progress
-from stansub.stan.analysis import Analysis
 from stansub.stan.approximation import COMPILED_WITH, as_data, full_data
 from stansub.stan.data.data import Data
 from stansub.stan.observations.row_program import tail_rounding
@@ -20,8 +19,7 @@ from stansub.stan.plan import PROPOSALS
 from stansub.stan.proof import Whole
 from stansub.stan.scales import FIXED
 from stansub.stan.shares import Shares
-from stansub.stan.sparse import cutting, is_cut, sparse_predictors
-from stansub.stan.syntax import Program
+from stansub.stan.sums import Followed
 from stansub.stan.toolchain import build
 from stansub.stan.toolchain.library import Library, Model
 from stansub.target.approximation import Approximation
@@ -139,16 +137,12 @@ class Split:
 
 
 def split(
-    program: Program,
-    size: str,
-    values: Data,
-    n: int,
+    followed: Followed,
     whole: Whole,
     points: Sequence[FloatArray],
     *,
     gradient: Callable[[FloatArray], FloatArray],
     name: str,
-    predictors: SparsePredictors | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Split:
     """Split a posterior in two; takes a compilation.
@@ -160,28 +154,24 @@ def split(
     ----------
     points : sequence of ndarray, shape (dim,)
         Points at which the two parts together are compared with it.
-    predictors : SparsePredictors, optional
-        Predictors of the likelihood, if its text could be followed.
     """
-    own, check = Analysis.of(program).likelihood_split(size), as_progress(progress).check
-    if predictors is None:
-        predictors = sparse_predictors(own, values.values, n, cut=cutting(values, size), progress=progress)
+    (sums, predictors), check = followed, as_progress(progress).check
     try:
         options = {"suffix": "_surrogate", "goal": PROPOSALS, **COMPILED_WITH}
-        library = build.compile_library(own.surrogate, name=name, progress=progress, **options)
+        library = build.compile_library(sums.own.surrogate, name=name, progress=progress, **options)
     except EndedError:
         raise
     except RunError as error:
         raise NoPredictorsError(f"the program of the surrogate does not compile ({error})") from error
     held = whole if isinstance(whole, Model) else None
-    found = Split(Library(library), values.of(own.declarations), predictors, held)
+    found = Split(Library(library), sums.values.of(sums.own.declarations), predictors, held)
     try:
         return _proved(found, whole, points, gradient, check)
     except NoPredictorsError:
-        if not (is_cut(own, n) or isinstance(whole, Shares)):
+        if not (sums.is_cut or isinstance(whole, Shares)):
             raise
     # An observation may read rows of another part, or share.
-    found = replace(found, predictors=sparse_predictors(own, values.values, n, progress=progress))
+    found = replace(found, predictors=sums.follow(as_whole=True, progress=progress))
     if not isinstance(whole, Shares):
         return _proved(found, whole, points, gradient, check)
     model = whole.undivided()

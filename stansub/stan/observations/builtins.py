@@ -177,6 +177,14 @@ def _extreme(of_entries: Callable[[Any], Any], of_two: Callable[[Any, Any], Any]
     return of
 
 
+def _mean(x: Value) -> Value:
+    return np.mean(x) if np.size(x) else np.nan  # rows of a sum may be left out
+
+
+def _variance(x: Value) -> Value:
+    return np.var(x, ddof=1) if np.size(x) > 1 else 0.0
+
+
 def _inverse(x: Value) -> Value:
     return np.linalg.inv(x) if is_known(x) else expansions.inverse(x)[0]
 
@@ -324,9 +332,9 @@ FUNCTIONS: dict[str, Builtin] = {
     "student_t_lccdf": _of_known(lambda y, nu, mu, sigma: scipy.stats.t.logsf(y, nu, mu, sigma)),
     "student_t_lcdf": _of_known(lambda y, nu, mu, sigma: scipy.stats.t.logcdf(y, nu, mu, sigma)),
     "sum": lambda arguments, n: total(arguments[0], n),
-    "mean": _of_entries(np.mean),
-    "sd": _of_known(lambda x: np.std(x, ddof=1)),
-    "variance": _of_known(lambda x: np.var(x, ddof=1)),
+    "mean": _of_entries(_mean),
+    "sd": _of_known(lambda x: np.sqrt(_variance(x))),
+    "variance": _of_known(_variance),
     "max": _extreme(np.max, np.maximum, "fmax"),
     "min": _extreme(np.min, np.minimum, "fmin"),
     "prod": _of_entries(np.prod),

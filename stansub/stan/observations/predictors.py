@@ -122,8 +122,14 @@ def predictors_of(
     followed = [text.follow(n, check) for text, n in zip(texts, counts, strict=True)]
     if len(followed) == 1:
         return _dense(*arguments_of(followed[0], counts[0], of_family=of_family, check=check))
-    programs = [in_program(one.term, n, check=check) for one, n in zip(followed, counts, strict=True)]
-    return _dense(*in_sequence(programs))
+    return _dense(*arguments_of_sums(followed, counts, check))
+
+
+def arguments_of_sums(
+    followed: Sequence[ObservationTerm], counts: Sequence[int], check: Check
+) -> tuple[Family, list[Argument]]:
+    """Return a program of the observations of several sums, one sum after the other, with its arguments."""
+    return in_sequence([in_program(one.term, n, check=check) for one, n in zip(followed, counts, strict=True)])
 
 
 def arguments_of(

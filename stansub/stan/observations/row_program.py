@@ -28,7 +28,7 @@ from stansub.stan.observations.rowwise import (
     wrapped,
 )
 from stansub.stan.observations.short_forms import shorter
-from stansub.stan.observations.slopes import Slopes, dense, dots, key_of, scaled, spread
+from stansub.stan.observations.slopes import Slopes, dense, dots, key_of, none_like, repeated, scaled, spread, stacked
 from stansub.target.families import Binomial
 from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import Family, NoPredictorsError
@@ -151,15 +151,18 @@ def in_sequence(parts: Sequence[tuple[ProgramFamily, list[Argument]]]) -> tuple[
         np.concatenate([family.code.codes for family in families]),
         np.concatenate([family.code.values for family in families]),
     )
-    none = Argument(np.zeros((1, arguments[0][0].slopes.shape[1])), np.zeros(1))
-    joined = [
-        Argument(
-            np.concatenate([np.broadcast_to(dense(one.slopes), (n, none.slopes.shape[1])) for one, n in each]),
-            np.concatenate([np.broadcast_to(one.offset, n) for one, n in each]),
-        )
-        for each in (list(zip(own, ns, strict=True)) for own in zip_longest(*arguments, fillvalue=none))
-    ]
+    none = Argument(none_like(arguments[0][0].slopes), np.zeros(1))
+    joined = [_joined(own, ns) for own in zip_longest(*arguments, fillvalue=none)]
     return ProgramFamily(code, len(joined), data), joined
+
+
+def _joined(several: Sequence[Argument], ns: Sequence[int]) -> Argument:
+    """Return an argument of each of several sums, with so many observations, as one."""
+    if len({(key_of(one.slopes), one.offset.tobytes()) for one in several}) == 1 and len(several[0].offset) == 1:
+        return several[0]
+    slopes = [repeated(one.slopes, n) for one, n in zip(several, ns, strict=True)]
+    offset = np.concatenate([np.broadcast_to(one.offset, n) for one, n in zip(several, ns, strict=True)])
+    return Argument(stacked(slopes), offset)
 
 
 def _patterns(term: Number, n: int, *, limits: bool = True) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:

@@ -40,6 +40,11 @@ def spread(slopes: Slopes, n: int) -> Slopes:
     return sp.csr_array(slopes[np.zeros(n, np.int64)])
 
 
+def repeated(slopes: Slopes, n: int) -> Slopes:
+    """Return slopes with a row for each of n observations."""
+    return spread(slopes, n) if isinstance(slopes, sp.csr_array) else np.broadcast_to(slopes, (n, slopes.shape[1]))
+
+
 def scaled(slopes: Slopes, x: Any) -> Slopes:
     """Return slopes times a number, or one for each observation."""
     if not isinstance(slopes, sp.csr_array):

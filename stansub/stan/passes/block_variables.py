@@ -25,12 +25,12 @@ from stansub.stan.reading.sizes import of_observations, outcome_sizes, size_cand
 from stansub.stan.syntax import Braces, Declaration, If, Profile, Program, Span, Statement, find, names
 
 
-def with_block_variables(program: Program, size: str) -> Program:
+def with_block_variables(program: Program, *sizes: str) -> Program:
     """Return a program whose blocks declare such variables; the program itself if there are none.
 
     It has the same parameters and the same log density.
     """
-    reading, replacements = _Reading.of(program, size), list[tuple[Span, str]]()
+    reading, replacements = _Reading.of(program, *sizes), list[tuple[Span, str]]()
     for block in (program.transformed_parameters, program.model):
         for statement in block.statements:
             spans = sorted({unit.span for unit in reading.movable(statement)})
@@ -64,14 +64,14 @@ class _Reading:
     """How often a name is declared."""
 
     @classmethod
-    def of(cls, program: Program, size: str) -> _Reading:
+    def of(cls, program: Program, *sizes: str) -> _Reading:
         steps, of_parameters = Steps.of(program), program.sizes_of_parameters
         outcomes = set(outcome_sizes(program)) - of_parameters
         return cls(
             steps.evaluated,
-            of_observations(program, size, *sorted(outcomes)).keys(),
+            of_observations(program, *sizes, *sorted(outcomes - set(sizes))).keys(),
             steps.changing,
-            {size, *outcomes, *(size_candidates(program).keys() - of_parameters)},
+            {*sizes, *outcomes, *(size_candidates(program).keys() - of_parameters)},
             Counter(one.name for one in find(Declaration, [program])),
         )
 

@@ -46,9 +46,9 @@ _CATEGORIES = (Name("stansub_category"), Name("stansub_other"))
 
 
 @declaring("tables of categories")
-def with_category_tables(program: Program, size: str) -> Replacements:
+def with_category_tables(program: Program, *sizes: str) -> Replacements:
     """Declare functions of parameters and integers of the data in the likelihood as tables."""
-    reading, tables, replacements = _Reading.of(program, size), _Tables(Symbols.of(program)), list[tuple[Span, str]]()
+    reading, tables, replacements = _Reading.of(program, *sizes), _Tables(Symbols.of(program)), list[tuple[Span, str]]()
     for one, statement in reading.values():
         element, lines = tables.element(one, reading.factors(one))
         replacements += [(one.expression.span, str(element)), (statement.span.before, lines)]

@@ -55,7 +55,7 @@ _OF_PROBABILITY, _OF_LOGIT = ("log", "log1m"), ("log_inv_logit", "log1m_inv_logi
 _FUNCTIONS = frozenset((*_OF_PROBABILITY, *_OF_LOGIT))
 
 
-def added_up(program: Program, size: str) -> tuple[str, ...]:
+def added_up(program: Program, *sizes: str) -> tuple[str, ...]:
     """Return the names of parameters that are probabilities of outcomes, whose logarithms a likelihood adds up.
 
     Parameters
@@ -63,7 +63,7 @@ def added_up(program: Program, size: str) -> tuple[str, ...]:
     program : Program
         As `with_log_probabilities` returns it.
     """
-    reading, sources = _Reading.of(program, size), Steps.of(program).sources
+    reading, sources = _Reading.of(program, *sizes), Steps.of(program).sources
     found = together(sources, filter(reading.meets_data, reading.logarithms()))
     return tuple(one.name for one in program.parameters.declarations if one.name in found)
 
@@ -91,9 +91,9 @@ class _Use(NamedTuple):
 
 
 @declaring("logarithms of probabilities")
-def with_log_probabilities(program: Program, size: str) -> Replacements:
+def with_log_probabilities(program: Program, *sizes: str) -> Replacements:
     """Declare the logarithms of probabilities that the likelihood adds up."""
-    reading, unused = _Reading.of(program, size), Symbols.of(program)
+    reading, unused = _Reading.of(program, *sizes), Symbols.of(program)
     uses = list(reading.uses())
     # Variables that the likelihood also reads otherwise would be arguments besides their logarithms.
     others = Counter(one.name for one in find(Name, reading.own)) - Counter(one.name for one in uses)

@@ -49,24 +49,24 @@ _WAYS = 2
 _VARIABLE = "$"
 
 
-def undeclared(program: Program, size: str) -> tuple[str, ...]:
+def undeclared(program: Program, *sizes: str) -> tuple[str, ...]:
     """Return the effects that a likelihood multiplies by other parameters.
 
     For a program with declared products (`with_scaled_effects`): those that a declaration by the user would change.
     """
     found: dict[str, None] = {}
     for one in (inlined(program), program):
-        found |= dict.fromkeys(_Reading.of(one, size).multiplied())
+        found |= dict.fromkeys(_Reading.of(one, *sizes).multiplied())
     return tuple(found)
 
 
 @declaring("scaled effects")
-def with_scaled_effects(program: Program, size: str) -> Replacements:
+def with_scaled_effects(program: Program, *sizes: str) -> Replacements:
     """Declare the products of effects and scales in the likelihood, unless it reads effects in many ways.
 
     Factor models do.
     """
-    reading = _Reading.of(program, size)
+    reading = _Reading.of(program, *sizes)
     found = list(reading.products())
     counts = Counter(one.name for one in find(Name, reading.own)) if found else Counter[str]()
     unused, replacements = Symbols.of(program), list[tuple[Span, str]]()

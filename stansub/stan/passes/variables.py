@@ -36,10 +36,10 @@ class Variables:
     """Names of what has no value before the likelihood's statements: observations and indices of loops."""
 
     @classmethod
-    def of(cls: type[V], program: Program, size: str) -> V:
-        """Return the variables of a program, given the integer that counts the observations."""
+    def of(cls: type[V], program: Program, *sizes: str) -> V:
+        """Return the variables of a program, given integers that count the observations."""
         steps = Steps.of(program)
-        observed = of_observations(program, size)
+        observed = of_observations(program, *sizes)
         own = [step.statement for step in steps.evaluated if not step.uses.isdisjoint(observed)]
         blocks = (program.parameters, program.transformed_parameters, program.model)
         variables = [*program.data_declarations, *(one for block in blocks for one in block.declarations)]
@@ -68,7 +68,7 @@ class Variables:
         return types_in_blocks(self.program)
 
 
-def declaring(name: str) -> Callable[[Callable[[Program, str], Replacements]], Callable[[Program, str], Program]]:
+def declaring(name: str) -> Callable[[Callable[..., Replacements]], Callable[..., Program]]:
     """Return a decorator of functions that find what a program should declare, given what counts the observations.
 
     They return parts of the program with their replacements. The decorated function returns the program with these
@@ -76,10 +76,10 @@ def declaring(name: str) -> Callable[[Callable[[Program, str], Replacements]], C
     itself. It has the same parameters, and the same log density up to a constant.
     """
 
-    def decorator(find: Callable[[Program, str], Replacements]) -> Callable[[Program, str], Program]:
+    def decorator(find: Callable[..., Replacements]) -> Callable[..., Program]:
         @wraps(find)
-        def declared(program: Program, size: str) -> Program:
-            found = (edited(one, name, find(one, size)) for one in (inlined(program), program))
+        def declared(program: Program, *sizes: str) -> Program:
+            found = (edited(one, name, find(one, *sizes)) for one in (inlined(program), program))
             return next((one for one in found if one is not None), program)
 
         return declared
