@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import compress
 from typing import NamedTuple
 
 from stansub.acceptance import ranges
@@ -58,8 +59,11 @@ class RangeRequest(NamedTuple):
             )
 
 
-class _Source(ABC):
+@dataclass(frozen=True)
+class Source(ABC):
     """A source of the range."""
+
+    name: str
 
     def of_remainders(self, request: RangeRequest) -> bool:
         """Return whether the range is that of remainders, of which blocks may be small."""
@@ -78,7 +82,7 @@ class _Source(ABC):
         return ()
 
 
-class _Derivative(_Source):
+class _Derivative(Source):
     def of_remainders(self, request: RangeRequest) -> bool:
         return request.bounded > 0
 
@@ -98,10 +102,9 @@ class _Derivative(_Source):
 
 
 @dataclass(frozen=True)
-class _OfDifferences(_Source):
+class _OfDifferences(Source):
     """A function of the program that gives the range of log likelihood differences."""
 
-    kind: str
     function: str
     arguments: str
     read: Callable[..., ranges.Range]
@@ -110,10 +113,10 @@ class _OfDifferences(_Source):
         return self.function in request.analysis.functions
 
     def make(self, posterior: Posterior, request: RangeRequest, progress: Callable[[str], None] | None) -> ranges.Range:
-        request.check_differences(self.kind)
+        request.check_differences(self.name)
         if self.function not in request.analysis.functions:
             raise InputError(
-                f"`range_source='{self.kind}'` needs a function {self.function}({self.arguments}) in the program"
+                f"`range_source='{self.name}'` needs a function {self.function}({self.arguments}) in the program"
             )
         return self.read(posterior, progress=progress)
 
@@ -122,7 +125,7 @@ def _lipschitz(posterior: Posterior, *, progress: Callable[[str], None] | None) 
     return ranges.Lipschitz(float(posterior.constants(LIPSCHITZ, progress=progress).max()))
 
 
-class _Predictors(_Source):
+class _Predictors(Source):
     """Proved bounds, the default if no function of the program gives the range."""
 
     def of_remainders(self, request: RangeRequest) -> bool:
@@ -145,7 +148,7 @@ class _Predictors(_Source):
 
 
 @dataclass(frozen=True)
-class _WithoutFunction(_Source):
+class _WithoutFunction(Source):
     """A source that any program has, and that is used only if the user asks for it."""
 
     range: ranges.Range
@@ -155,27 +158,26 @@ class _WithoutFunction(_Source):
 
 
 # In the order in which the default is chosen.
-_SOURCES: Mapping[str, _Source] = {
-    "derivative": _Derivative(),
-    "lipschitz": _OfDifferences("lipschitz", LIPSCHITZ, "int i, ...", _lipschitz),
-    "function": _OfDifferences("function", _RANGE, "...", range_function),
-    "predictors": _Predictors(),
-    "scan": _WithoutFunction(ranges.Scan()),
-    "estimate": _WithoutFunction(ranges.Estimate()),
-}
+_SOURCES = (
+    _Derivative("derivative"),
+    _OfDifferences("lipschitz", LIPSCHITZ, "int i, ...", _lipschitz),
+    _OfDifferences("function", _RANGE, "...", range_function),
+    _Predictors("predictors"),
+    _WithoutFunction("scan", ranges.Scan()),
+    _WithoutFunction("estimate", ranges.Estimate()),
+)
 
 
-def source_name(kind: str, request: RangeRequest) -> str | None:
-    """Return the name of the source, the default for "auto"; None if the program has nothing for it."""
-    if kind != "auto":
-        return kind
-    return next((name for name, source in _SOURCES.items() if source.suggests_itself(request)), None)
+def source(kind: str, request: RangeRequest) -> Source | None:
+    """Return the source of this name, the default for "auto"; None if the program has nothing for it."""
+    suits = (one.suggests_itself(request) if kind == "auto" else one.name == kind for one in _SOURCES)
+    return next(compress(_SOURCES, suits), None)
 
 
 def bounds_remainders(test: StoppingRule, request: RangeRequest, kind: str) -> bool:
     """Return whether the range will be that of remainders, as far as the program's text tells."""
-    name = source_name(kind, request) if test.needs_range else None
-    return name is not None and _SOURCES[name].of_remainders(request)
+    found = source(kind, request) if test.needs_range else None
+    return found is not None and found.of_remainders(request)
 
 
 def choose_range(
@@ -204,11 +206,10 @@ def choose_range(
     if not test.needs_range:
         return Ranges("none")
     request = RangeRequest(posterior.analysis, order, posterior.known_predictors is not None)
-    name = source_name(kind, request)
-    if name is None:
+    found = source(kind, request)
+    if found is None:
         raise InputError(_no_range(test, order))
-    source = _SOURCES[name]
-    return Ranges(name, source.make(posterior, request, progress), source.notes(given=kind != "auto"))
+    return Ranges(found.name, found.make(posterior, request, progress), found.notes(given=kind != "auto"))
 
 
 def _no_range(test: StoppingRule, order: str) -> str:

@@ -129,5 +129,6 @@ def test_predictors_give_the_range_where_no_function_does(
     program = parse(written + PREDICTED.format(statement=statement))
     asked = {"order": "auto", "kind": "auto", "known": False} | options
     found = RangeRequest(Analysis.of(program), asked["order"], asked["known"])
-    assert (range_sources.source_name(asked["kind"], found) == "predictors") is expected
+    source = range_sources.source(asked["kind"], found)
+    assert (source is not None and source.name == "predictors") is expected
     assert not bounds_remainders(make_test("pocock"), found, asked["kind"])

@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 from stansub.errors import EndedError, RunError
 from stansub.target.coordinates import Combination, Coordinates
 from stansub.target.soft_minima import SoftMinima
-from stansub.tuning.effects.combinations import combined, slots, square_components
+from stansub.tuning.effects.combinations import combined
+from stansub.tuning.effects.components import slots, square_components
 from stansub.tuning.effects.effect_functions import functions_of
 from stansub.types import FloatArray
 
@@ -208,9 +209,8 @@ def find_effects(
         found = _proved(_Matrices(checked, effects, blocks, m), start, rng, effects, others) if blocks else none
         rest = np.flatnonzero(~np.isin(effects, found.full.places))
         scaled = _Scaled(checked, start, effects[rest], reads[:, rest])
-        if scaled.n_slots * len(others) > _DEAR or not len(rest):
-            return found
-        return found.joined(_proved(scaled, start, rng, effects, others))
+        is_dear = scaled.n_slots * len(others) > _DEAR or not len(rest)
+        return found if is_dear else found.joined(_proved(scaled, start, rng, effects, others))
     except RunError:  # phi is not defined there
         return none
 
