@@ -382,6 +382,20 @@ class TrajectoriesTaken(Chosen):
         return f"{text}: {rounded(self.gain)} times the effective draws per observation of {self.instead_of}"
 
 
+class TrajectoriesLeft(Chosen):
+    """Trajectories on the posterior itself are not used: they are long, or many diverge."""
+
+    about = "trajectories"
+    n_steps: float
+    """Gradients of a trajectory in the trial."""
+    diverging: float = 0.0
+    """Share of the trajectories that diverged."""
+
+    def describe(self) -> str:
+        text = f"not used: in a trial, each took about {rounded(self.n_steps)} gradients of all the data"
+        return f"{text}, and {percent(self.diverging)} diverged" if self.diverging else text
+
+
 class WalkSinceFewAccepted(Chosen):
     """Adaptive Metropolis: too few independent draws from the Laplace approximation were accepted."""
 

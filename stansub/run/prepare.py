@@ -213,6 +213,7 @@ class _Preparation(NamedTuple):
             found, fitted = or_along(posterior, found, fitted, mode_request(config, ranges.source), progress)
             if found.trajectories is not None:
                 config = self.config.of_length(transitions=True)
+                transitions.forecast_from(found.choices, config, progress)
         if not _of_observations(found):
             posterior = posterior.for_decisions(progress)
         promise = fitted.guarantee(ranges.source)

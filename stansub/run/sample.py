@@ -38,7 +38,7 @@ from stansub.run.partitions import opened
 from stansub.run.posteriors import Data, Model
 from stansub.run.prepare import Prepared, Setup, mode_request, prepare
 from stansub.run.progress import Display, View, chain_progress, leaving_lines, stage_progress
-from stansub.selection import LevelsSettled, ProductsLeft, StepCost, TransitionsLeft, TransitionsTaken, updated
+from stansub.selection import LevelsSettled, ProductsLeft, TransitionsLeft, TransitionsTaken, updated
 from stansub.stan.data.data import Data as Values
 from stansub.types import FloatArray
 from stansub.wording import declare_or_nuts, sentence
@@ -240,9 +240,7 @@ def resumed(
     with prepared.posterior.values.unchanged():
         chains = resume.chains_of(prepared, found, adaptation, pooling.stop, progress)
     n_done = sum(chain.warmup.n_steps + chain.sampling.n_steps for chain in chains)
-    for note in prepared.setup.notes.values():
-        if isinstance(note, StepCost):
-            transitions.forecast(prepared.setup.config, progress, note, n_done=n_done)
+    transitions.forecast_from(prepared.setup.choices, prepared.setup.config, progress, n_done=n_done)
     return ReadyRun(prepared, chains, adaptation, found)
 
 

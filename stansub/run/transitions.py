@@ -14,7 +14,7 @@ parameters, Metropolis within Gibbs is then used, whether or not the scales are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -287,6 +287,13 @@ def forecast(config: SampleConfig, progress: Progress, cost: StepCost, *, n_done
         idle = cores() if cores() > at_once else 0
         found = LongRun(seconds, n_steps, cost.describe(), config.until is not None, share, idle)
         progress.warn(f"{found.lead}: {found.describe().line}")
+
+
+def forecast_from(choices: Mapping[str, Chosen], config: SampleConfig, progress: Progress, *, n_done: int = 0) -> None:
+    """Warn likewise if the cost of a step is among the choices."""
+    for one in choices.values():
+        if isinstance(one, StepCost):
+            forecast(config, progress, one, n_done=n_done)
 
 
 # Transitions by the name of their proposal, and what a refusal says.

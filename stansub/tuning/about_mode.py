@@ -3,28 +3,30 @@
 They are for posteriors of few observations that are far from normal and have no surrogate: moves about the mode stay in
 tails for long, and decisions from subsets save little of what that costs. The no-U-turn sampler then takes some
 gradients of all the data for nearly independent draws.
+
+Where it takes hundreds, its trial and its run would take hours. The trial is therefore limited by the gradients that it
+takes. This does not depend on timing, so the same seed gives the same draws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from stansub import streams
+from stansub import clock, streams
 from stansub.acceptance.stopping import Exact, StoppingRule
 from stansub.decision_selection import ExactAlong
 from stansub.kernels.surrogate import NoUTurn, PosteriorTransition
 from stansub.progress import Progress
-from stansub.selection import TrajectoriesTaken
+from stansub.selection import StepCost, TrajectoriesLeft, TrajectoriesTaken
 from stansub.target.cholesky import of_metric
 from stansub.target.coordinates import Coordinates
 from stansub.target.factors import CutTarget
 from stansub.target.laplace import Mode
-from stansub.target.split import Dynamics
+from stansub.target.split import Dynamics, Transition
 from stansub.tuning.adapt import shrunk
 from stansub.tuning.mode_setup import ModeSetup, decider_with
 from stansub.tuning.mode_tuner import WORTH_ERROR
@@ -41,6 +43,9 @@ _TARGETS, _DIVERGING = (TARGET, 0.95), 0.02
 _GRADIENT, _PLACES = 2.0, 12
 # Share of the transitions with a full tree, or that diverge, above which trajectories do not suit.
 _MOST_FULL, _MOST_DIVERGING = 0.5, 0.1
+# Gradients for one target above which they do not suit, either: they take about half as many passes over the data as a
+# run about the mode does by default.
+_MOST_GRADIENTS = 12_000
 
 
 class _Trajectories(NamedTuple):
@@ -53,12 +58,48 @@ class _Trajectories(NamedTuple):
     """Autocorrelation time of the slowest parameter, in transitions."""
     n_steps: float
     """Gradients of a transition."""
-    n_gradients: float
-    """Gradients that tuning took."""
+    seconds: float
+    """Seconds of a transition."""
 
     def merit(self, n_observations: int) -> float:
         """Return the effective draws per observation evaluated."""
         return 1 / (self.n_steps * max(self.time, 1.0) * _GRADIENT * n_observations)
+
+
+class _TooLongError(Exception):
+    """Transitions of a trial take too many gradients."""
+
+
+@dataclass
+class _Meter:
+    """Counts the transitions of a trial and their gradients, and ends it if these are too many."""
+
+    progress: Progress
+    n_gradients: int = 0
+    """Gradients for all targets."""
+    n_for_target: int = 0
+    n_transitions: int = 0
+    """Gradients and transitions for the current target."""
+
+    def begin(self) -> None:
+        """Begin the transitions for another target."""
+        self.n_for_target = self.n_transitions = 0
+
+    def count(self, made: Transition) -> None:
+        """Count a transition; raise `_TooLongError` if there were too many gradients."""
+        self.n_gradients += made.n_steps
+        self.n_for_target += made.n_steps
+        self.n_transitions += 1
+        if self.n_for_target > _MOST_GRADIENTS:
+            raise _TooLongError
+        total = _ADAPTING + _TESTED
+        spent = total * self.n_for_target // _MOST_GRADIENTS
+        self.progress.advance(max(self.n_transitions, spent), total)
+
+    @property
+    def n_steps(self) -> float:
+        """Return the mean number of gradients of a transition for the current target."""
+        return self.n_for_target / max(self.n_transitions, 1)
 
 
 def or_along(
@@ -73,11 +114,11 @@ def or_along(
     if (dynamics := posterior.dynamics(progress)) is None:
         return found, test
     progress("Trying trajectories on the posterior")
-    rng = streams.generator(request.seed, streams.Run.ALONG)
-    made = _tuned(dynamics, found.mode, rng, progress.advance)
-    if made is None:
-        return found, test
-    found, gain = found.evaluating(round(made.n_gradients * n)), None
+    rng, meter = streams.generator(request.seed, streams.Run.ALONG), _Meter(progress)
+    made = _tuned(dynamics, found.mode, rng, meter)
+    found, gain = found.evaluating(meter.n_gradients * n), None
+    if isinstance(made, TrajectoriesLeft):
+        return found.noting(made), test
     if found.merit and found.proposal is not None:
         decider = decider_with(posterior, posterior.population.evaluator(), test, found.variates, request.spread)
         cholesky = np.linalg.cholesky(shrunk(np.atleast_2d(np.cov(made.draws, rowvar=False)), len(made.draws)))
@@ -88,34 +129,28 @@ def or_along(
             return found, test
         gain = made.merit(n) / merit if merit else None
     taken = TrajectoriesTaken(made.n_steps, found.name, gain)
-    found = found.without_variates(ExactAlong(), taken)
+    found = found.without_variates(ExactAlong(), taken, StepCost(made.n_steps, made.seconds))
     return replace(found, trajectories=made.transition, draws=made.draws, name=made.transition.name), Exact()
 
 
 def _tuned(
-    posterior: Dynamics, mode: Mode, rng: np.random.Generator, advance: Callable[[int, int], None]
-) -> _Trajectories | None:
-    """Return trajectories on a posterior about its mode; None if they hardly move, or if many diverge.
-
-    ``advance`` is called with the number of transitions, and the most of them; it may raise an exception to stop.
-    """
-    coordinates, done, n_gradients = Coordinates.plain(mode.dim), 0, 0.0
+    posterior: Dynamics, mode: Mode, rng: np.random.Generator, meter: _Meter
+) -> _Trajectories | TrajectoriesLeft:
+    """Return trajectories on a posterior about its mode, or why not: they are long, hardly move, or many diverge."""
+    coordinates = Coordinates.plain(mode.dim)
     factor, theta = of_metric(sp.csc_array(-mode.hessian)), mode.position
-
-    def check() -> None:
-        nonlocal done
-        done += 1
-        advance(done, len(_TARGETS) * (_ADAPTING + _TESTED))
-
     for target in _TARGETS:
+        meter.begin()
         system = posterior.hamiltonian(mode.position, factor, coordinates)
-        first = adapted(system, theta, _ADAPTING, rng, check, target)
-        inner = NoUTurn(coordinates, mode.position, factor, first.step_size)
-        made = run(inner.bound(posterior), first.draws[-1], _TESTED, rng, check)
-        theta, n_gradients = made.draws[-1], n_gradients + (_ADAPTING + _TESTED) * made.n_steps
+        try:
+            first = adapted(system, theta, _ADAPTING, rng, meter.progress.check, target, meter.count)
+            inner, began = NoUTurn(coordinates, mode.position, factor, first.step_size), clock.now()
+            made = run(inner.bound(posterior), first.draws[-1], _TESTED, rng, meter.progress.check, meter.count)
+        except _TooLongError:
+            return TrajectoriesLeft(meter.n_steps)
+        theta, seconds = made.draws[-1], (clock.now() - began) / _TESTED
         if made.diverging <= _DIVERGING or made.deep > _MOST_FULL:
             break
     if made.deep > _MOST_FULL or made.diverging > _MOST_DIVERGING:
-        return None
-    time = slowest_time(made.draws)
-    return _Trajectories(PosteriorTransition(inner), made.draws, time, made.n_steps, n_gradients)
+        return TrajectoriesLeft(made.n_steps, made.diverging)
+    return _Trajectories(PosteriorTransition(inner), made.draws, slowest_time(made.draws), made.n_steps, seconds)

@@ -51,6 +51,7 @@ def test_every_kind_of_choice_has_words_and_a_name() -> None:
         "signs",
         "labels",
         "starts",
+        "trajectories",
         Thinned.about,
     }
 

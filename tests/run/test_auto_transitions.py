@@ -21,7 +21,7 @@ from stansub.progress import Progress
 from stansub.run import transitions
 from stansub.run.config import SampleConfig
 from stansub.run.posteriors import read
-from stansub.selection import TransitionsLeft
+from stansub.selection import StepCost, TransitionsLeft
 from stansub.target.remainders import NoPredictorsError
 from stansub.tuning import about_mode
 from stansub.tuning.transitions import Trial
@@ -157,9 +157,12 @@ model { y ~ normal(mu, sigma); z ~ normal(mu, sigma); mu ~ normal(0, 10); sigma 
 """
 
 
-def test_trajectories_about_the_mode_start_at_their_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trajectories_about_the_mode_start_at_their_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Values dispersed about the mode had censored values 20 sds above it, where no proposal was accepted."""
     monkeypatch.setattr(transitions, "instead", lambda *_: None)
+    monkeypatch.setattr(transitions, "_LONG", 0.0)
     program, y = tmp_path / "censored.stan", np.random.default_rng(1).standard_normal(1000)
     program.write_text(CENSORED)
     seen = y[y < 1]
@@ -167,6 +170,8 @@ def test_trajectories_about_the_mode_start_at_their_draws(tmp_path: Path, monkey
     idata = stansub.sample(program, data, iter_sampling=300, **QUIET)
     assert inference_data.attrs(idata)["settings"]["proposal"] == "nuts"
     assert min(idata.sample_stats["accepted"].mean("draw")) > 0.9
+    cost = inference_data.attrs(idata)["choice_values"]["cost of a step"]
+    assert f": 1,000 steps of {StepCost(cost['gradients'], cost['seconds']).describe()}." in capsys.readouterr().err
 
 
 def test_scales_may_multiply_effects_within_the_likelihood(multilevel: CompiledModel, tmp_path: Path) -> None:

@@ -52,12 +52,27 @@ class Run(NamedTuple):
         return float(np.mean([one.tree_depth >= MAX_TREE_DEPTH for one in self.transitions]))
 
 
-def run(sampler: Sampler, theta: FloatArray, n: int, rng: np.random.Generator, check: Callable[[], None]) -> Run:
-    """Return so many draws from a place, and what their transitions were like; ``check`` is called before each."""
+def _ignore(made: Transition) -> None:
+    """Do nothing with a transition."""
+
+
+def run(
+    sampler: Sampler,
+    theta: FloatArray,
+    n: int,
+    rng: np.random.Generator,
+    check: Callable[[], None],
+    count: Callable[[Transition], None] = _ignore,
+) -> Run:
+    """Return so many draws from a place, and what their transitions were like.
+
+    ``check`` is called before each, and ``count`` with each; both may raise an exception to stop.
+    """
     theta, draws, transitions = np.array(theta), np.empty((n, len(theta))), []
     for t in range(n):
         check()
         transitions.append(sampler(rng.bit_generator.capsule, theta))
+        count(transitions[-1])
         draws[t] = theta
     return Run(draws, transitions)
 
@@ -76,14 +91,16 @@ def adapted(
     rng: np.random.Generator,
     check: Callable[[], None],
     target: float = TARGET,
+    count: Callable[[Transition], None] = _ignore,
 ) -> Adapted:
-    """Return draws and a step size from dual averaging (Hoffman and Gelman 2014, section 3.2)."""
+    """Return draws and a step size from dual averaging (Hoffman and Gelman 2014, section 3.2); see `run`."""
     theta, draws = np.array(theta), np.empty((n, len(theta)))
     mu, h, log_mean = np.log(2.0), 0.0, 0.0
     step_size = 0.2
     for t in range(1, n + 1):
         check()
         made = system.nuts(rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH)
+        count(made)
         draws[t - 1] = theta
         h += (target - made.acceptance_rate - h) / (t + 10)
         log_step = min(mu - np.sqrt(t) / 0.05 * h, np.log(_LARGEST))
