@@ -4,8 +4,8 @@ They are for posteriors of few observations that are far from normal and have no
 tails for long, and decisions from subsets save little of what that costs. The no-U-turn sampler then takes some
 gradients of all the data for nearly independent draws.
 
-Where it takes hundreds, its trial and its run would take hours. The trial is therefore limited by the gradients that it
-takes. This does not depend on timing, so the same seed gives the same draws.
+Where it takes hundreds, its trial and its run would take hours, so the trial ends early. It is limited by gradients,
+not by time: the same seed gives the same draws.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ _TARGETS, _DIVERGING = (TARGET, 0.95), 0.02
 _GRADIENT, _PLACES = 2.0, 12
 # Share of the transitions with a full tree, or that diverge, above which trajectories do not suit.
 _MOST_FULL, _MOST_DIVERGING = 0.5, 0.1
-# Gradients for one target above which they do not suit, either: they take about half as many passes over the data as a
-# run about the mode does by default.
-_MOST_GRADIENTS = 12_000
+# Mean number of gradients above which they do not suit, either, and gradients that early transitions may take besides.
+_MOST_STEPS, _EARLY = 60, 3000
 
 
 class _Trajectories(NamedTuple):
@@ -80,21 +79,23 @@ class _Meter:
     n_for_target: int = 0
     n_transitions: int = 0
     """Gradients and transitions for the current target."""
+    done: int = 0
+    """The count that progress shows: transitions, or the share of the gradients that they may take."""
 
     def begin(self) -> None:
         """Begin the transitions for another target."""
-        self.n_for_target = self.n_transitions = 0
+        self.n_for_target = self.n_transitions = self.done = 0
 
     def count(self, made: Transition) -> None:
         """Count a transition; raise `_TooLongError` if there were too many gradients."""
         self.n_gradients += made.n_steps
         self.n_for_target += made.n_steps
         self.n_transitions += 1
-        if self.n_for_target > _MOST_GRADIENTS:
+        most, total = _EARLY + _MOST_STEPS * self.n_transitions, _ADAPTING + _TESTED
+        if self.n_for_target > most:
             raise _TooLongError
-        total = _ADAPTING + _TESTED
-        spent = total * self.n_for_target // _MOST_GRADIENTS
-        self.progress.advance(max(self.n_transitions, spent), total)
+        self.done = max(self.done, self.n_transitions, total * self.n_for_target // most)
+        self.progress.advance(self.done, total)
 
     @property
     def n_steps(self) -> float:

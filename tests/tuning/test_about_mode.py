@@ -63,27 +63,37 @@ def test_a_trial_of_long_trees_ends_before_its_last_transition() -> None:
     posterior, meter = Posterior(FULL), about_mode._Meter(counts := Counts())
     left = tuned(posterior, meter)
     assert isinstance(left, TrajectoriesLeft)
-    assert posterior.n_trees < 50
+    assert posterior.n_trees < 20
     assert meter.n_gradients == posterior.n_trees * FULL
     assert left.describe() == "not used: in a trial, each took about 260 gradients of all the data"
     # The count shows how much of the trial is left at most.
     done, total = counts.counts[-1]
-    assert 0.95 * total < done <= total
+    assert 0.9 * total < done <= total
 
 
-def test_a_trial_of_short_trees_runs_to_its_end() -> None:
+def test_a_trial_of_short_trees_runs_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first trees may be long, before the step size has adapted."""
     posterior, meter = Posterior(31), about_mode._Meter(counts := Counts())
+    nuts = posterior.nuts
+
+    def trees(*args: Any, **options: Any) -> Made:
+        made = nuts(*args, **options)
+        return made._replace(n_steps=FULL) if posterior.n_trees <= 10 else made
+
+    monkeypatch.setattr(posterior, "nuts", trees)
     found = tuned(posterior, meter)
     assert isinstance(found, about_mode._Trajectories)
     assert found.n_steps == 31
-    assert meter.n_gradients == 31 * posterior.n_trees == 31 * 200
+    assert meter.n_gradients == 31 * 190 + FULL * 10
     assert counts.counts[-1] == (200, 200)
+    assert counts.counts == sorted(counts.counts)
 
 
 @pytest.mark.parametrize(("share", "n_targets"), [(0.0, 1), (0.05, 2), (0.5, 2)])
 def test_the_limit_holds_for_each_target(share: float, n_targets: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second target takes smaller steps because some trajectories diverge."""
-    monkeypatch.setattr(about_mode, "_MOST_GRADIENTS", 1500)
+    monkeypatch.setattr(about_mode, "_MOST_STEPS", 7)
+    monkeypatch.setattr(about_mode, "_EARLY", 0)
     posterior, meter = Posterior(7), about_mode._Meter(Counts())
     rng, nuts = np.random.default_rng(3), posterior.nuts
     monkeypatch.setattr(posterior, "nuts", lambda *a, **k: nuts(*a, **k)._replace(diverging=bool(rng.random() < share)))
