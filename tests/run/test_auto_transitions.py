@@ -174,6 +174,32 @@ def test_trajectories_about_the_mode_start_at_their_draws(
     assert f": 1,000 steps of {StepCost(cost['gradients'], cost['seconds']).describe()}." in capsys.readouterr().err
 
 
+WEIGHTS = """
+data { int N; int J; array[N] int g; vector[N] y; vector[N] x; }
+parameters {
+  real mu; real slope; real<lower=0> tau; real<lower=0> omega; real<lower=0> sigma; vector[J] a; vector[J] b;
+}
+model {
+  mu ~ normal(0, 300); slope ~ normal(0, 20); tau ~ normal(0, 30); omega ~ normal(0, 3); sigma ~ normal(0, 30);
+  a ~ normal(mu, tau); b ~ normal(slope, omega);
+  for (n in 1:N) y[n] ~ normal(a[g[n]] + b[g[n]] * x[n], sigma);
+}
+"""
+
+
+def test_effects_about_a_mean_far_from_0_have_a_surrogate(tmp_path: Path) -> None:
+    """No expansion led to the posterior of weights in grams, and trajectories on it took minutes to approach it."""
+    program, rng, n, j = tmp_path / "weights.stan", np.random.default_rng(2), 2000, 50
+    program.write_text(WEIGHTS)
+    g, x = rng.integers(j, size=n), rng.uniform(-5, 5, n)
+    a, b = 240 + 14 * rng.standard_normal(j), 6 + 0.5 * rng.standard_normal(j)
+    data = {"N": n, "J": j, "g": g + 1, "x": x, "y": a[g] + b[g] * x + 6 * rng.standard_normal(n)}
+    idata = stansub.sample(program, data, iter_sampling=300, **QUIET)
+    assert inference_data.attrs(idata)["choices"]["proposal"].startswith("surrogate transitions: ")
+    assert idata.posterior["mu"].mean().item() == pytest.approx(240, abs=10)
+    assert idata.posterior["sigma"].mean().item() == pytest.approx(6, abs=0.5)
+
+
 def test_scales_may_multiply_effects_within_the_likelihood(multilevel: CompiledModel, tmp_path: Path) -> None:
     """Scale and effects apart are not determined by the likelihood: transitions hardly moved."""
     text = (PROGRAMS / "multilevel.stan").read_text()

@@ -57,6 +57,42 @@ def test_the_mode_is_found_where_many_groups_pass_saddles() -> None:
     assert n_passes < 120
 
 
+def grouped(family: str, y: NDArray[Any], g: NDArray[np.int64], scale: str = "") -> SparsePredictors:
+    """Return the likelihood of outcomes of groups."""
+    kind = "vector[N]" if scale else "array[N] int"
+    code = f"""
+data {{ int N; int J; {kind} y; array[N] int g; }}
+parameters {{ vector[J] mu; real<lower=0> sigma; }}
+model {{ y ~ {family}(mu[g]{scale}); }}
+"""
+    own = Analysis.of(parse(canonical_code(code, "grouped"))).likelihood_split()
+    return sparse_predictors(own, {"N": N, "J": J, "y": y, "g": g + 1}, N)
+
+
+@pytest.mark.parametrize("size", [240.0, 5e4, -1e6])
+def test_means_far_from_0_are_found_with_a_weaker_ridge(size: float) -> None:
+    """The ridge drew the weights of rats to 0, where their sd is so large that the likelihood does not resist."""
+    rng = np.random.default_rng(6)
+    g = rng.integers(J, size=N)
+    y = size * (1 + 0.1 * rng.standard_normal(J)[g] + 0.02 * rng.standard_normal(N))
+    predictors = grouped("normal", y, g, ", sigma")
+    end, _ = tuning.ridge_mode(predictors, Progress())
+    assert np.abs(end.point[:J]).max() < 0.1 * abs(size)
+    found = tuning.beyond(end, predictors, Progress())
+    assert found is not None
+    means = np.bincount(g, y) / np.bincount(g)
+    np.testing.assert_allclose(found.point[:J], means, rtol=1e-3)
+
+
+def test_the_ridge_stays_where_the_likelihood_has_no_maximum() -> None:
+    """Half of the groups have the same outcomes alone, so their arguments would go on without end."""
+    rng = np.random.default_rng(7)
+    g = rng.integers(J, size=N)
+    predictors = grouped("bernoulli_logit", (rng.random(N) < np.repeat([1.0, 0.3], J // 2)[g]).astype(int), g)
+    end, _ = tuning.ridge_mode(predictors, Progress())
+    assert tuning.beyond(end, predictors, Progress()) is None
+
+
 def test_a_region_has_the_bounds_and_the_scales_of_arguments() -> None:
     """A number, a scale, a probability, and a place between 0 and 100; undefined for some parameters."""
 

@@ -32,7 +32,7 @@ from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split, Surrogate
 from stansub.tuning.surrogates import surrogate, warmup
 from stansub.tuning.surrogates.omissions import remainders
-from stansub.tuning.surrogates.ridge import Region, defined, is_maximum, ridge_mode
+from stansub.tuning.surrogates.ridge import Region, beyond, defined, is_maximum, ridge_mode
 from stansub.tuning.surrogates.sampler_runs import spread
 from stansub.tuning.surrogates.starting import find_start, highest, pinned
 from stansub.tuning.surrogates.surrogate import FarError, TunedSurrogate
@@ -100,7 +100,7 @@ def _expanded(
 ) -> TunedSurrogate:
     """Return the same; FarError if no expansion leads to the posterior."""
     if split.predictors.family.is_known:
-        return surrogate.tune(split, dim, rng, progress)
+        return _about_single(split, dim, rng, progress)
     region = Region.of_split(split, dim, rng_of_starts)
     ends, n_starts = _search(split, dim, region, rng_of_starts, progress)
     if not ends:
@@ -111,6 +111,23 @@ def _expanded(
     found = [one for one in found if one.noise < _ASTRAY] or [min(found, key=lambda one: one.noise)]
     best, *others = _modes(split, found, progress) if len(found) > 1 else found
     return replace(best, others=tuple(others), n_starts=n_starts, n_reached=ends[0].n_climbs)
+
+
+def _about_single(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> TunedSurrogate:
+    """Return the surrogate about a single maximum, with a weaker ridge if the first one was too strong.
+
+    Raises
+    ------
+    FarError
+        If no expansion leads to the posterior.
+    """
+    try:
+        return surrogate.tune(split, dim, rng, progress)
+    except FarError as error:
+        begin = error.begin and beyond(error.begin, split.predictors, progress)
+        if begin is None:
+            raise
+    return surrogate.tune(split, dim, rng, progress, begin=begin)
 
 
 def about(

@@ -36,6 +36,8 @@ _NEAR, _SQUARE = 2.0, 4.0
 # Distance from a bound at which climbs stop, at most and as a share of the distance between two; and what is added to
 # the precision there.
 _MARGIN, _FIXED = 1e-3, 1e12
+# Share of the curvature that a weaker ridge adds, and its least factor.
+_WEAKER, _WEAKEST = 0.01, 1e-12
 # Difference of a sum from 1 up to which it is that of a simplex.
 _ROUNDING = 1e-9
 
@@ -196,6 +198,19 @@ def ridge_mode(
         less = damping / _FACTOR if damping > 1 else 0.0
         damping = less if share > 0.5 else max(_FACTOR * damping, 1.0)
     return here, n_passes
+
+
+def beyond(end: Quadratic, predictors: SparsePredictors, progress: Progress) -> Quadratic | None:
+    """Return the expansion near a mode with a weaker ridge than that of ``end``; None if it is not worth it.
+
+    The ridge draws means of outcomes that are far from 0, such as weights in grams, towards 0, where the scale of the
+    outcomes is so large that the likelihood hardly resists. The weaker ridge is a share of the curvature there. What
+    the log likelihood must gain is the difference of the ridges' normalising constants, as normal densities.
+    """
+    weights = np.clip(_WEAKER * end.precision.diagonal() / _RIDGE, _WEAKEST, 1.0)
+    region = Region.whole(predictors.dim)._replace(weights=weights)
+    found, _ = ridge_mode(predictors, progress, end.point, region=region)
+    return found if found.is_finite and found.value - end.value > -0.5 * np.log(weights).sum() else None
 
 
 def is_maximum(end: Quadratic, region: Region) -> bool:

@@ -75,10 +75,16 @@ class FarError(RunError):
     """No expansion of the likelihood leads to the posterior: draws of surrogates stay where the posterior is tiny.
 
     What they omit varies by more than the posterior's log density, whose sd is about the root of half the dimension.
+
+    Attributes
+    ----------
+    begin : Quadratic or None
+        The first expansion, if there was one alone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begin: Quadratic | None = None) -> None:
         super().__init__("no expansion of the likelihood leads to the posterior")
+        self.begin = begin
 
 
 @dataclass(frozen=True)
@@ -169,7 +175,7 @@ def tune(
     near = stages[0]._replace(small=_NEAR if cheap else far, most_damped=0 if cheap else _DAMPED)
     found, _, n_passes = exploration.improved(found, [near], n_passes)
     if found.noise > far:
-        raise FarError
+        raise FarError(quadratic)
     on_posterior = exploration.on_posterior(found, n_passes) if cheap else None
     if on_posterior is not None:
         return on_posterior
