@@ -234,6 +234,22 @@ class LeftOut(Finding):
     what: str
 
 
+class SlowQuantities(Finding):
+    """Transformed parameters and generated quantities took much of the time of the run."""
+
+    severity = Severity.COST
+    text = (
+        "Transformed parameters and generated quantities took {seconds:duration}, {share:percent} of the time of the "
+        "run: the program computes them for each draw."
+    )
+    remedy = (
+        "To finish sooner, keep fewer draws, with a lower `iter_sampling` or with `thin='auto'`, or leave them out "
+        "with `generated_quantities=False`."
+    )
+    seconds: float
+    share: float
+
+
 class StuckChain(Finding):
     """A chain (counted from 1) that accepted almost nothing or never moved."""
 

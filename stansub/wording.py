@@ -53,7 +53,12 @@ def duration(seconds: float) -> str:
 class _Template(Formatter):
     """Formatter of templates whose fields are attributes of a value."""
 
-    _words: Mapping[str, Callable[[Any], str]] = {"percent": percent, "rounded": rounded, "joined": ", ".join}
+    _words: Mapping[str, Callable[[Any], str]] = {
+        "percent": percent,
+        "rounded": rounded,
+        "duration": duration,
+        "joined": ", ".join,
+    }
 
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return getattr(args[0], str(key))

@@ -129,7 +129,7 @@ class DrawsFile:
                     stored[:, start:end] = values.astype(stored.dtype, copy=False)
                     file[name].variables["draw"][start:end] = np.arange(start, end)
 
-    def note(self, **facts: str) -> None:
+    def note(self, **facts: str | float) -> None:
         """Write facts of the run that are known only at its end."""
         with self._opened() as file:
             file.attrs.update(facts)

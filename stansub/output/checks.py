@@ -43,6 +43,8 @@ _EXTRAPOLATE_BELOW = 1.1
 STUCK_BELOW = 0.01
 # Acceptance rate of transitions below which nothing mixes.
 LEAST_ACCEPTED = 0.05
+# Seconds of transformed parameters and generated quantities, and their share of a run, from which it could be shorter.
+_SLOW_SECONDS, _SLOW_SHARE = 30.0, 0.25
 _TIMID_ABOVE = 0.8
 _NONFINITE_ABOVE = 0.05
 # Share of the data from which NUTS may be faster, and from which exact decisions cost the same.
@@ -112,6 +114,13 @@ def _ended_early(run: _Run) -> Iterable[Finding]:
         yield findings.NotPreciseEnough(asked, check["quantity"], check["ess"], check.get("r_hat"))
     if what := run.facts.get("left_out"):
         yield findings.LeftOut(str(what))
+
+
+def _slow_quantities(run: _Run) -> Iterable[Finding]:
+    seconds = run.facts.get("quantities_time", 0.0)
+    share = seconds / max(seconds + run.facts.get("setup_time", 0.0) + run.facts.get("wall_time", 0.0), 1e-9)
+    if seconds >= _SLOW_SECONDS and share >= _SLOW_SHARE:
+        yield findings.SlowQuantities(seconds, share)
 
 
 def _stuck_chains(run: _Run) -> Iterable[Finding]:
@@ -347,6 +356,7 @@ _CHECKS = (
     _bounds,
     _precision,
     _moves,
+    _slow_quantities,
 )
 
 

@@ -127,6 +127,7 @@ class Facts(JsonFacts, total=False):
     compile_time: float
     setup_time: float
     wall_time: float
+    quantities_time: float
 
 
 JSON_ATTRS = tuple(JsonFacts.__annotations__)

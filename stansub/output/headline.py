@@ -79,7 +79,8 @@ def _cost(record: RunRecord, facts: Mapping[str, Any]) -> Iterator[str]:
         gradients = sum(total(facts, name) or 0 for name in ("n_gradients", "warmup_n_gradients"))
         parts.append(f"{gradients:,.0f} gradient evaluations")
     if "wall_time" in facts:
-        parts.append(duration(sum(facts.get(name, 0.0) for name in ("compile_time", "setup_time", "wall_time"))))
+        times = ("compile_time", "setup_time", "wall_time", "quantities_time")
+        parts.append(duration(sum(facts.get(name, 0.0) for name in times)))
     yield from parts
 
 

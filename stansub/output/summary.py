@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+# Seconds of transformed parameters and generated quantities that are worth naming.
+_WORTH_NAMING = 1.0
 # Number of lines in redirected output, and maximum on a terminal.
 _WIDTH = 100
 _ALIGNED_MAX = 9
@@ -234,8 +236,10 @@ def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]
             "second and chain",
         )
     if "n_steps" in facts and "wall_time" in facts:
-        times = ("compile_time", "compiling"), ("setup_time", "set-up"), ("wall_time", "warmup and sampling")
-        yield "Time", ", ".join(f"{_seconds(facts[name])} {what}" for name, what in times if name in facts)
+        times = {"compile_time": "compiling", "setup_time": "set-up", "wall_time": "warmup and sampling"}
+        if facts.get("quantities_time", 0.0) >= _WORTH_NAMING:
+            times["quantities_time"] = "transformed parameters and generated quantities"
+        yield "Time", ", ".join(f"{_seconds(facts[name])} {what}" for name, what in times.items() if name in facts)
 
 
 def _details(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:

@@ -176,7 +176,7 @@ def collect(
         gathered = _Gathered(prepared, drawn, attrs, every=setup.plan.thin // prepared.setup.plan.thin)
         if file is None or gathered.n_bytes <= inference_data.LARGE:
             log("Computing constrained values (Ctrl-C leaves out generated quantities)")
-            return gathered.tree()
+            return gathered.tree(log)
         return gathered.into(file, log)
 
 
@@ -207,7 +207,7 @@ class _Gathered:
         row_bytes = self._chains[0].sampling.kept.row_bytes
         return len(self._chains) * (row_bytes + written_bytes(self._prepared.posterior, self._kept))
 
-    def tree(self) -> xarray.DataTree:
+    def tree(self, progress: Progress) -> xarray.DataTree:
         """Return all draws in memory.
 
         If generated quantities cannot be computed, the parameters are still kept. Generated quantities are NaN for
@@ -215,7 +215,8 @@ class _Gathered:
         """
         try:
             quantities = self._quantities(self._kept)
-            return self._tree(self._piece(quantities, 0, self._n), quantities.trouble)
+            piece = self._piece(quantities, 0, self._n, progress)
+            return self._tree(piece, quantities.trouble, quantities.seconds)
         except (KeyboardInterrupt, MemoryError) as error:
             if not self._kept.generated_quantities:
                 raise
@@ -235,6 +236,7 @@ class _Gathered:
                 file.begin(self._tree(piece, ""), self._n)
             else:
                 file.append(piece, start)
+        file.note(quantities_time=quantities.seconds)
         if quantities.trouble:
             file.note(left_out=quantities.trouble)
         return file.sparse()
@@ -243,12 +245,14 @@ class _Gathered:
         setup, posterior = self._prepared.setup, self._prepared.posterior
         return Quantities(posterior, len(self._chains), kept=kept, seed=setup.seed, threads=setup.threads)
 
-    def _piece(self, quantities: Quantities, start: int, end: int) -> dict[str, dict[str, NDArray[Any]]]:
+    def _piece(
+        self, quantities: Quantities, start: int, end: int, progress: Progress | None = None
+    ) -> dict[str, dict[str, NDArray[Any]]]:
         """Return some of the draws, by group and variable."""
         every = self._every
         sampled = [chain.sampling.kept.read(start * every, end * every, every=every) for chain in self._chains]
         theta = np.stack([one.theta for one in sampled])
-        variables = quantities.of(theta)
+        variables = quantities.of(theta, progress)
         own = self._kept.log_likelihood and LOG_LIK in variables
         return {
             "log_likelihood": {LOG_LIK: variables.pop(LOG_LIK)} if own else {},
@@ -257,9 +261,10 @@ class _Gathered:
             "unconstrained_posterior": {"theta": theta},
         }
 
-    def _tree(self, piece: dict[str, dict[str, NDArray[Any]]], trouble: str) -> xarray.DataTree:
+    def _tree(self, piece: dict[str, dict[str, NDArray[Any]]], trouble: str, seconds: float = 0.0) -> xarray.DataTree:
         posterior, chains = self._prepared.posterior, self._chains
         dims, coords = _levels(posterior, piece["posterior"])
+        found = {"left_out": trouble, "quantities_time": seconds, "audit_by_level": _audits_by_level(chains)}
         return inference_data.build(
             **piece,
             **self._warmup(),
@@ -267,7 +272,7 @@ class _Gathered:
             chain_stats=_totals(chains),
             dims=dims,
             coords=coords,
-            attrs={**self._attrs, "left_out": trouble, "audit_by_level": _audits_by_level(chains)},
+            attrs={**self._attrs, **found},
             descriptions=descriptions(chains[0].kernel.stats),
         )
 

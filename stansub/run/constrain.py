@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import memory, streams
+from stansub import clock, memory, streams
 from stansub.errors import InputError
 from stansub.output.layout import Layout
+from stansub.progress import Progress
 from stansub.run.config import SampleConfig
 from stansub.stan.posterior import Posterior
 from stansub.stan.syntax import Program
@@ -93,6 +94,8 @@ _STATISTICS, _SUMMARY = 25, 50 * 10**6
 _MARGIN = 1.1
 # Numbers of a variable from which leaving it out is suggested.
 _LARGE = 1_000
+# Parts of a chain after each of which progress is recorded.
+_PARTS = 100
 
 
 def check_draws(
@@ -198,11 +201,18 @@ class _Values:
 
 
 class Quantities:
-    """Computes constrained values of draws in order; generated quantities continue their random stream."""
+    """Computes constrained values of draws in order; generated quantities continue their random stream.
+
+    Attributes
+    ----------
+    seconds : float
+        Seconds that this took so far.
+    """
 
     def __init__(self, posterior: Posterior, n_chains: int, *, kept: SavedQuantities, seed: int, threads: int) -> None:
         self._model, self._plan, self._threads = posterior.full, _Values.of(posterior, kept), threads
         self._errors: list[str] = []
+        self.seconds = 0.0
         # Each chain has its own generator, so that generated quantities do not depend on threads.
         streamed = [streams.sequence(seed, streams.Chain.QUANTITIES, chain=chain) for chain in range(n_chains)]
         self._rngs = [self._model.rng(int(one.generate_state(1)[0])) for one in streamed]
@@ -223,19 +233,27 @@ class Quantities:
         errors = self._errors
         return f"generated quantities of {len(errors):,} draws failed and are NaN ({errors[0]})" if errors else ""
 
-    def of(self, theta: FloatArray) -> dict[str, FloatArray]:
+    def of(self, theta: FloatArray, progress: Progress | None = None) -> dict[str, FloatArray]:
         """Return values of the next draws, shape (chain, draw, dim), by variable: each (chain, draw, *shape).
 
-        They are NaN for draws at which the program raised an error.
+        They are NaN for draws at which the program raised an error. ``progress`` receives the count of the draws.
         """
-        plan = self._plan
-        values, stop = np.full((*theta.shape[:2], plan.columns.size), np.nan), np.zeros(1, np.int32)
+        plan, began, progress = self._plan, clock.now(), progress or Progress()
+        (n_chains, n_draws), done = theta.shape[:2], [0] * len(theta)
+        values, stop = np.full((n_chains, n_draws, plan.columns.size), np.nan), np.zeros(1, np.int32)
+
+        def fill(chain: int) -> None:
+            for end in self._fill(chain, theta[chain], values[chain], stop):
+                done[chain] = end
+                progress.advance(sum(done), n_chains * n_draws)
+
         with ThreadPoolExecutor(max_workers=self._threads) as pool:
             try:
-                list(pool.map(lambda chain: self._fill(chain, theta[chain], values[chain], stop), range(len(theta))))
+                list(pool.map(fill, range(n_chains)))
             except BaseException:
                 stop[0] = 1
                 raise
+        self.seconds += clock.now() - began
         variables, first = {}, 0
         for name, shape in plan.layout.shapes.items():
             size = math.prod(shape)
@@ -243,10 +261,12 @@ class Quantities:
             first += size
         return variables
 
-    def _fill(self, chain: int, theta: FloatArray, values: FloatArray, stop: NDArray[np.int32]) -> None:
-        model, plan, draw = self._model, self._plan, 0
+    def _fill(self, chain: int, theta: FloatArray, values: FloatArray, stop: NDArray[np.int32]) -> Iterator[int]:
+        """Fill in the values of a chain, and yield how many of its draws are done."""
+        model, plan, draw, size = self._model, self._plan, 0, math.ceil(len(theta) / _PARTS)
         while draw < len(theta) and not stop[0]:
-            done, message = self._writers[chain].write(theta[draw:], values[draw:], stop)
+            part = slice(draw, draw + size)
+            done, message = self._writers[chain].write(theta[part], values[part], stop)
             draw += done
             if message:
                 self._errors.append(" ".join(message.decode(errors="replace").split()))
@@ -254,6 +274,7 @@ class Quantities:
                 written[: parameters.size] = parameters
                 values[draw] = written[plan.columns]
                 draw += 1
+            yield draw
 
 
 def constrain(

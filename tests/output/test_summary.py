@@ -12,6 +12,7 @@ from scipy.stats import binom
 from synthetic import CHAINS, DRAWS, run
 
 from stansub.cli.draws import in_full
+from stansub.cli.flags import as_flags
 from stansub.decision_findings import (
     LittleSaved,
     NoAudit,
@@ -32,6 +33,7 @@ from stansub.findings import (
     NotFinite,
     OneChain,
     Severity,
+    SlowQuantities,
     Stopped,
     StuckChain,
     StuckChains,
@@ -519,12 +521,30 @@ class TestRender:
             ({"posterior": {"x": autoregressive(0.995, (4, 1000))}}, "Not converged (R-hat "),
             ({"attrs": {"n_obs_used": [1000] * 4}}, "; 1 observation a decision."),
             ({"attrs": {"wall_time": 3.0, "setup_time": 1.0, "compile_time": 50.0}}, " a decision; 54 s."),
+            ({"attrs": {"wall_time": 3.0, "setup_time": 1.0, "quantities_time": 40.0}}, " a decision; 44 s."),
         ],
     )
     def test_one_line_says_whether_to_trust_the_draws(self, changes: dict[str, Any], expected: str) -> None:
         text = " ".join(printed(run(**changes)).split())
         assert expected in text
         assert "Converged" not in text or expected[0] in "C; "
+
+    @pytest.mark.parametrize(("seconds", "warns"), [(300.0, True), (70.0, False), (0.5, False)])
+    def test_slow_generated_quantities_have_their_time_and_a_remedy(self, seconds: float, warns: bool) -> None:
+        """They took most of a run's time, which the summary left out."""
+        times = {"compile_time": 9.0, "setup_time": 60.0, "wall_time": 240.0, "quantities_time": seconds}
+        text = " ".join(printed(run(attrs=times), verbose=True).split())
+        named = f"240 s warmup and sampling, {seconds:.0f} s transformed parameters and generated quantities"
+        assert (named in text) == (seconds > 1)
+        (found,) = [one for one in findings_of(run(attrs=times)) if isinstance(one, SlowQuantities)] or [None]
+        assert (found is not None) == warns
+        assert ("took 5 min, 50 % of the time of the run" in text) == warns
+        assert ("a lower `iter_sampling`" in text) == warns
+        if found is not None:
+            assert as_flags(found.describe().remedy) == (
+                "To finish sooner, keep fewer draws, with a lower --iter-sampling or with --thin auto, or leave them "
+                "out with --no-generated-quantities."
+            )
 
     def test_each_choice_has_one_line_with_its_label(self) -> None:
         left = {"choices": {"surrogate transitions": "not used", "proposal": "random walk"}}

@@ -6,6 +6,7 @@ from typing import Any
 import matplotlib.pyplot
 import numpy as np
 import pytest
+from clocks import Clock, set_clock
 from drawn import unconstrained
 
 import stansub
@@ -13,6 +14,7 @@ from stansub import CompiledModel
 from stansub.findings import LeftOut
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
+from stansub.progress import Progress
 from stansub.run import constrain, prepare
 
 SHORT: dict[str, Any] = {"chains": 3, "iter_warmup": 100, "iter_sampling": 60, "seed": 4, "test": "exact"}
@@ -55,6 +57,43 @@ def test_values_per_observation_are_there_on_request(full: Any, sample_data: dic
     assert name == "log_lik"
     log_lik = inference_data.group(full, "log_likelihood")["log_lik"].values
     np.testing.assert_allclose(log_lik, -0.5 * (residual**2 + np.log(2 * np.pi)) - np.log(sigma), rtol=1e-10)
+
+
+class _Slow:
+    """A writer of quantities for each of whose draws a second passes."""
+
+    def __init__(self, writer: Any, clock: Clock) -> None:
+        self._writer, self._clock = writer, clock
+
+    def write(self, theta: Any, *rest: Any) -> Any:
+        self._clock.advance(len(theta))
+        return self._writer.write(theta, *rest)
+
+
+def test_quantities_are_counted_and_timed(quantities: CompiledModel, sample_data: dict[str, Any]) -> None:
+    """They took most of a run's time, and nobody saw how far they were."""
+    posterior = quantities.with_data(sample_data)
+    theta = np.random.default_rng(1).standard_normal((2, 250, posterior.dim))
+    made = constrain.Quantities(posterior, 2, kept=constrain.SavedQuantities(), seed=1, threads=1)
+    whole = constrain.Quantities(posterior, 2, kept=constrain.SavedQuantities(), seed=1, threads=2).of(theta)
+    with set_clock() as clock:
+        made._writers = [_Slow(one, clock) for one in made._writers]
+        progress, lefts = Progress(), list[float | None]()
+        progress("Computing")
+        advance = progress.advance
+
+        def recorded(done: int, total: int) -> None:
+            advance(done, total)
+            assert progress.stage is not None
+            lefts.append(progress.stage.seconds_left)
+
+        progress.advance = recorded  # type: ignore[method-assign]
+        found = made.of(theta, progress)
+    assert made.seconds == 500
+    assert len(lefts) > 100
+    np.testing.assert_allclose(np.array(lefts[1:], float), 500 - np.linspace(6, 500, len(lefts) - 1), atol=4)
+    for name, values in whole.items():
+        np.testing.assert_array_equal(found[name], values)
 
 
 def test_draws_go_into_arviz_as_they_are(full: Any) -> None:
