@@ -212,7 +212,7 @@ def _products(one: Column, other: Column, weights: FloatArray) -> Entries:
     if width * height > _TABLE:
         return Entries(values, rows, columns)
     sums = np.asarray(np.bincount((rows - before) * width + (columns - first), values), np.float64)
-    codes = np.flatnonzero(sums)
+    codes = np.flatnonzero(sums != 0)  # several times as fast as of the numbers
     return Entries(sums[codes], codes // width + before, codes % width + first)
 
 
