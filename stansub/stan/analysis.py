@@ -19,6 +19,7 @@ from stansub.stan.parts import Parts, divide
 from stansub.stan.passes.block_variables import with_block_variables
 from stansub.stan.passes.category_tables import with_category_tables
 from stansub.stan.passes.fixpoint import Rewriting, rewriting
+from stansub.stan.passes.inlining import inlined
 from stansub.stan.passes.log_probabilities import added_up, with_log_probabilities
 from stansub.stan.passes.ragged import by_rows
 from stansub.stan.passes.rewrite import reserve_names, takes_metric
@@ -142,9 +143,9 @@ class Analysis:
 
         Empty for a program that passes write over rows of data: its terms are one sum.
         """
-        program, found = self.program, list[str]()
         if self.over_rows is not None:
             return ()
+        program, found = inlined(self.program), list[str]()
         taken = {name for size in sizes for name in data_along(program, size)}
         for size in (one for one in outcome_sizes(program) if one not in program.sizes_of_parameters):
             own = set(data_along(program, size))

@@ -108,3 +108,34 @@ def test_the_mean_of_rows_that_are_left_out() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert followed(code, values).sums.sizes == ("N", "M")
+
+
+def test_sums_of_threads_as_brms_writes_them() -> None:
+    """Each `reduce_sum` has the data of all outcomes as arguments, and its function those of its own."""
+    function = """
+    real part_K_lpmf(array[] int seq, int start, int end, vector t, array[] int g, vector c, array[] int h,
+                     real a, real shape, vector u) {
+      real sum = 0;
+      for (n in start : end) sum += weibull_DENSITY(OUTCOME[n] | shape, exp(a + u[LEVEL[n]]));
+      return sum;
+    }
+    """
+    own = {"N": ("lpdf", "t", "g"), "M": ("lccdf", "c", "h")}
+    functions, calls, rows = "", "", ""
+    for size, (density, outcome, level) in own.items():
+        written = function.replace("K", size).replace("DENSITY", density)
+        functions += written.replace("OUTCOME", outcome).replace("LEVEL", level)
+        calls += f"target += reduce_sum(part_{size}_lpmf, seq_{size}, 1, t, g, c, h, a, shape, u);\n"
+        rows += f"array[{size}] int seq_{size} = linspaced_int_array({size}, 1, {size});\n"
+    start, end = CODE.index("  t ~ weibull"), CODE.index("  MORE")
+    code = CODE[:start] + calls + CODE[end:].replace("MORE", "")
+    code = f"functions {{ {functions} }}\n" + code.replace(
+        "parameters {", f"transformed data {{ {rows} }}\nparameters {{"
+    )
+    values = data()
+    found, plain = followed(code, values), followed(CODE.replace("MORE", ""), values)
+    assert found.sums.sizes == plain.sums.sizes == ("N", "M")
+    assert [one.name for one in found.sums.own.arguments] == [one.name for one in plain.sums.own.arguments]
+    phi = np.random.default_rng(6).standard_normal(found.predictors.dim)
+    of_both = [one.family.log_lik(one.at(phi)) for one in (found.predictors, plain.predictors)]
+    np.testing.assert_allclose(*of_both, rtol=1e-12, atol=1e-12)
