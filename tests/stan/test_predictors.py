@@ -378,6 +378,43 @@ def test_integers_are_numbers_in_a_vector() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
+        ("(v * v')[1, 3]", 16),
+        ("(v' * v)", 84),
+        ("to_matrix(v)[3, 1]", 8),
+        ("to_matrix(v')[1, 3]", 8),
+        ("(to_matrix(v)' * m)[1, 2]", 2 * 2 + 4 * 4 + 8 * 6),
+        ("to_matrix(m)[3, 1]", 5),
+        ("to_matrix(m, 2, 3)[1, 2]", 5),
+        ("to_matrix(m, 2, 3, 0)[1, 2]", 3),
+        ("to_matrix(m', 2, 3)[1, 2]", 3),
+        ("to_matrix({1, 2, 3, 4}, 2, 2)[2, 1] / 4", 0.5),
+        ("to_matrix({{1, 2}, {3, 4}})[2, 1] / 4", 0.75),
+    ],
+)
+def test_vectors_are_rows_or_columns_as_their_types_say(value: str, expected: Array) -> None:
+    lines = "vector[3] v = [2, 4, 8]'; matrix[3, 2] m = [[1, 2], [3, 4], [5, 6]];"
+    found = predictors(f"{lines} z ~ normal(alpha + {value}, 1);")
+    np.testing.assert_allclose(found.offset[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "expected"),
+    [
+        ("m[{3, 1}, {1, 2}]", "[[1, 2], [3, 4]]", [3, 4, 0, 0, 1, 2]),
+        ("m[2 : 3, : ]", "[[1, 2], [3, 4]]", [0, 0, 1, 2, 3, 4]),
+        ("m[2, {2, 1}]", "[1, 2]", [0, 0, 2, 1, 0, 0]),
+        ("m[ : , 2]", "[1, 2, 3]'", [0, 1, 0, 2, 0, 3]),
+    ],
+)
+def test_parts_of_matrices_are_assigned(place: str, value: str, expected: list[float]) -> None:
+    lines = f"matrix[3, 2] m = rep_matrix(0, 3, 2); {place} = {value};"
+    found = [predictors(f"{lines} z ~ normal(alpha + m[{i}, {j}], 1);").offset[0][0] for i in (1, 2, 3) for j in (1, 2)]
+    np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
         ("trials[n] / 4", TRIALS // 4),
         ("(-trials[n]) / 4", -(TRIALS // 4)),
         ("trials[n] %/% 4", TRIALS // 4),
@@ -448,8 +485,11 @@ def test_loops_over_values_of_observations(loop: str) -> None:
         ("target += sum({eta, eta});", "an array of containers of observations is not supported"),
         ("for (n in 1:N) z[n] ~ normal(eta[N - n + 1], 1);", "an observation reads the value of another"),
         ("z ~ normal(eta[c], 1);", "observations are added more than once"),
-        ("matrix[2, 2] m; m[{1, 2}, {1, 2}] = [[1, 2], [3, 4]]; z ~ normal(m[1, 1], 1);", "several lists of indices"),
         ("real m; real v; (m, v) = (1, 2); z ~ normal(m, 1);", r"`\(m, v\) = \(1, 2\);` is not supported"),
+        (
+            "{ vector[1] v = [1]'; z ~ normal(to_matrix(v)[1, 1], 1); } { row_vector[1] v = [1]; target += v[1]; }",
+            "a vector may be a row or a column",
+        ),
         ("z ~ normal(sort_asc(eta), 1);", "the function sort_asc is not supported"),
         ("vector[N] m = eta; m[1 : 2] = u[1 : 2]; z ~ normal(m, 1);", "only some observations are assigned"),
         ("z ~ normal(u[4], 1);", "an index is out of range, or depends on parameters"),

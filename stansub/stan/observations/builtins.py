@@ -24,6 +24,7 @@ from stansub.stan.observations.containers import (
     is_of_data,
     plain,
     product,
+    real,
     simplest,
     total,
 )
@@ -279,6 +280,12 @@ def _real(arguments: Sequence[Value], n: int) -> Value:
     return elementwise(lambda x: 1.0 * x if is_integer(x) else x, [_same(arguments, n)], n)
 
 
+def _in_columns(x: Any, m: Any, k: Any, by_columns: Any = 1) -> Value:
+    """Return the elements in a matrix, filled by columns or rows."""
+    flat = x if x.ndim == 1 else x.T.ravel()
+    return real(flat).reshape((int(m), int(k)), order="F" if by_columns else "C")
+
+
 def _joined(arguments: Sequence[Value], n: int) -> Value:
     if any(isinstance(one, Rows | Total) for one in arguments):
         raise NotFollowedError("containers of observations are concatenated")
@@ -317,6 +324,7 @@ SIZED = frozenset(
     {
         *("head", "tail", "segment", "row", "col", "block", "linspaced_vector", "linspaced_row_vector"),
         *("rep_vector", "rep_row_vector", "rep_array", "rep_matrix", "zeros_vector", "ones_vector"),
+        "to_matrix",
     }
 )
 SIZES = frozenset({"size", "rows", "num_elements"})
@@ -380,7 +388,8 @@ FUNCTIONS: dict[str, Builtin] = {
     "cols": lambda arguments, n: dims_of(arguments[0], n)[-1],
     "num_elements": lambda arguments, n: math.prod(dims_of(arguments[0], n)),
     "to_array_1d": _same,
-    **dict.fromkeys(("to_vector", "to_row_vector", "to_matrix"), _real),
+    **dict.fromkeys(("to_vector", "to_row_vector"), _real),
+    "to_matrix": _of_entries(_in_columns),
     "transpose": lambda arguments, n: arguments[0].T if isinstance(arguments[0], np.ndarray) else arguments[0],
     **dict.fromkeys(("append_row", "append_array"), _joined),
     "append_col": _beside,

@@ -28,6 +28,8 @@ from stansub.stan.observations.rowwise import (
     select,
 )
 from stansub.stan.observations.slopes import Slopes, stacked
+from stansub.stan.reading.typing import ROW_VECTOR, VECTOR
+from stansub.stan.syntax import UnsizedType
 
 Value = Any
 
@@ -284,6 +286,25 @@ def _outer(a: NDArray[Any], b: NDArray[Any], n: int) -> Value:
         return np.multiply.outer(a.astype(object), b.astype(object))
     own = by_row(a)
     return simplest(Rows(np.array([own * one for one in b], dtype=object)))
+
+
+def as_matrix(x: Value, kind: UnsizedType) -> Value:
+    """Return a vector, of which only the type says whether it is a row or a column, as a matrix; others as they are."""
+    if isinstance(x, Rows) and np.ndim(x.inner) == 0 and kind == VECTOR:
+        return Rows(np.array([x.inner], dtype=object), x.which)
+    if not isinstance(x, np.ndarray):
+        return x
+    x = real(x)
+    if x.ndim > 1:
+        return x
+    if kind not in (VECTOR, ROW_VECTOR):
+        raise NotFollowedError("a vector may be a row or a column")
+    return x[:, np.newaxis] if kind == VECTOR else x[np.newaxis]
+
+
+def real(x: NDArray[Any]) -> NDArray[Any]:
+    """Return an array whose integers are real numbers."""
+    return x.astype(np.float64, copy=False) if x.dtype.kind in "ib" else x
 
 
 def _factored(b: NDArray[Any]) -> tuple[Number, NDArray[Any]] | None:

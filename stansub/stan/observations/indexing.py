@@ -98,6 +98,12 @@ def _places(index: Index, size: int) -> Any:
     return places.astype(np.int64) - 1
 
 
+def _together(places: Sequence[Any]) -> tuple[Any, ...]:
+    """Return indices of all combinations of some places, single ones or lists."""
+    lists = iter(np.ix_(*(one for one in places if np.ndim(one))))
+    return tuple(next(lists) if np.ndim(one) else one for one in places)
+
+
 def _picked(base: Value, places: NDArray[np.int64]) -> Value:
     """Return the entries along the first dimension that observations select."""
     if base.dtype != object:
@@ -175,11 +181,12 @@ def replaced(base: Value, indices: Sequence[Index], value: Value, mask: Mask | N
         raise NotFollowedError("observations are assigned to elements of others")
     if mask is not None:
         value = chosen(mask, value, part(base, indices, n), n)
-    where = tuple(
-        slice(None) if index is None else _places(index, size) for index, size in zip(indices, base.shape, strict=False)
+    where = _together(
+        [
+            np.arange(size) if index is None else _places(index, size)
+            for index, size in zip(indices, base.shape, strict=False)
+        ]
     )
-    if sum(np.ndim(one) == 1 for one in where if not isinstance(one, slice)) > 1:
-        raise NotFollowedError("several lists of indices are assigned at once")
     new = base.copy() if is_known(base) and is_known(value) else base.astype(object)
     if new.dtype != object and np.asarray(value).dtype.kind == "f":
         new = new.astype(np.float64, copy=False)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.stan.observations import cases
+from stansub.stan.observations import cases, containers
 from stansub.stan.observations.branches import Sign, joined
 from stansub.stan.observations.builtins import FUNCTIONS, SIZED, SIZES, Density, call, density
 from stansub.stan.observations.containers import Rows, Total, Value, chosen, empty, is_known, simplest, total
@@ -126,7 +126,7 @@ class _Walk:
     """A walk through statements."""
 
     def __init__(self, program: Program, n: int, check: Check) -> None:
-        self.program, self.n, self.check = program, n, check
+        self.types, self.n, self.check = types_anywhere(program), n, check
         self.term: Number = 0.0
         self.skipped: list[str] = []
         # Reasons for skipped terms of the observations, and why loops ran observation by observation.
@@ -137,8 +137,8 @@ class _Walk:
         self.functions: dict[tuple[str, int], Any] = {
             (one.name, len(one.arguments)): one for one in program.functions if one.body is not None
         }
-        self.left = _MOST_STATEMENTS
-        self.is_counting = False
+        self.outer_products = {id(one) for one in find(Infix, [program]) if self.types.is_outer(one)}
+        self.left, self.is_counting = _MOST_STATEMENTS, False
         self.own = data(np.arange(1, n + 1))
 
     # --- statements ---
@@ -196,7 +196,7 @@ class _Walk:
             case While(condition, body):
                 self._repeat(condition, body, frame)
             case ForEach(container=container):
-                by_number = types_anywhere(self.program).of(container) == MATRIX
+                by_number = self.types.of(container) == MATRIX
                 self._turns(one, *elements(self.of(container, frame), by_number, self.n), frame)
             case Braces() | Profile():
                 self.run(one.bodies[0], frame)
@@ -405,14 +405,21 @@ class _Walk:
                 if not isinstance(first, Expression | Sign) and bool(first) == (operator == "||"):
                     return int(bool(first))
                 return infix(operator, first, self.of(right, frame), self.n)
+            case Infix("*", left, right) if id(node) in self.outer_products:
+                return containers.product(self._as_matrix(left, frame), self._as_matrix(right, frame), self.n)
             case Infix(operator, left, right):
                 return infix(operator, self.of(left, frame), self.of(right, frame), self.n)
             case Choice(condition, then, orelse):
                 return self._choice(condition, then, orelse, frame)
+            case Call("to_matrix", (operand,)):
+                return self._as_matrix(operand, frame)
             case Call(name, arguments):
                 of = self._settled if name in SIZED else self.of
                 return cases.by_cases(lambda: self._call(name, [of(one, frame) for one in arguments]), frame)
         raise NotFollowedError(f"`{node}` is not supported")
+
+    def _as_matrix(self, node: Node, frame: Frame) -> Value:
+        return containers.as_matrix(self.of(node, frame), self.types.of(node))
 
     def _settled(self, node: Node, frame: Frame) -> Value:
         """Return a value that, if it is a single integer, is the same for all observations."""

@@ -102,6 +102,10 @@ class Types:
         """Return whether an expression is a single integer or real number."""
         return self.of(expression) in (INT, REAL)
 
+    def is_outer(self, one: Infix) -> bool:
+        """Return whether an expression is the product of a vector and a row vector, a matrix."""
+        return one.operator == "*" and self.of(one.left) == VECTOR and self.of(one.right) == ROW_VECTOR
+
     def of(self, expression: Expression) -> UnsizedType:
         """Return the type of an expression; ``unknown`` if a function is not known."""
         match expression:
