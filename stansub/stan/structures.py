@@ -243,9 +243,13 @@ def _gaussian_process(reading: Reading) -> Iterator[str]:
 
 def _one_density(reading: Reading, names_of: tuple[str, ...]) -> Iterator[str]:
     """Yield statements that have all observations in one density whose name starts with one of these."""
+    return (reading.text(statement) for statement in _jointly(reading, names_of))
+
+
+def _jointly(reading: Reading, names_of: tuple[str, ...]) -> Iterator[Statement]:
     for statement, density in reading.densities:
         if density.name.startswith(names_of) and _is_one_vector(reading, density.left):
-            yield reading.text(statement)
+            yield statement
 
 
 def _is_one_vector(reading: Reading, left: Expression) -> bool:
@@ -327,11 +331,11 @@ def _state_space(reading: Reading) -> Iterator[str]:
 
 
 def _spatial(reading: Reading) -> Iterator[str]:
+    joint = list(_jointly(reading, ("multi_normal_prec",)))
     for statement in walk(reading.program.evaluated):
         if isinstance(statement, Target | Tilde) and names(statement) & reading.latent.keys():
-            called = (call.name for call in _calls_of(statement))
-            is_known = any(name.startswith("multi_normal_prec") or "car_" in name for name in called)
-            if is_known or any(len(indices) > 1 for indices in _gathered(statement, reading).values()):
+            is_joint = statement in joint or any("car_" in call.name for call in _calls_of(statement))
+            if is_joint or any(len(indices) > 1 for indices in _gathered(statement, reading).values()):
                 yield reading.text(statement)
 
 

@@ -149,6 +149,17 @@ def test_what_is_of_groups_or_only_added_up_is_not_named(model: str) -> None:
     assert named(program) is None
 
 
+@pytest.mark.parametrize("density", ["multi_normal_prec", "multi_normal"])
+def test_rows_with_a_mean_each_have_parameters_and_no_neighbours(density: str) -> None:
+    program = canonical(f"""
+        data {{ int N; int K; array[N] vector[K] y; matrix[K, K] W; }}
+        parameters {{ array[N] vector[K] m; }}
+        model {{ y ~ {density}(m, W); }}""")
+    found = named(program, "N")
+    assert found is not None
+    assert found.structure.name == "a model with a parameter for each observation"
+
+
 def test_the_size_named_by_the_user_is_the_one_that_is_looked_at() -> None:
     program = canonical("""
         data { int N; int J; vector[N] y; vector[J] m; array[N] int g; }
