@@ -84,6 +84,20 @@ def values() -> tuple[dict[str, Any], dict[str, Any]]:
         ("for (j in 1 : J) { vector[I] n = a[j] + b; v[j] ~ normal(n, s); }", [LOOPS, CELLS]),
         ("for (j in 1 : J) v[j] ~ normal(a[j] + mean(b), s);", [LOOPS, CELLS]),
         ("for (j in 1 : J) { a[j] ~ normal(m, 1); v[j] ~ normal(a[j] + rep_vector(m, I), s); }", [LOOPS, CELLS]),
+        # The first cells of each row, and other terms beside those of cells.
+        ("for (j in 1 : J) y[j, 1 : I - 1] ~ normal(a[j] + b[1 : I - 1]', s);", [LOOPS, CELLS]),
+        (
+            "for (j in 1 : J) { v[j, 1 : I - 1] ~ normal(a[j] + b[1 : I - 1], s); y[j, I] ~ normal(a[j], s); }",
+            [LOOPS, CELLS],
+        ),
+        (
+            "for (j in 1 : J) { a[j] ~ normal(m, 1); for (i in 1 : I) y[j, i] ~ normal(a[j] + b[i], s); }",
+            [LOOPS, CELLS],
+        ),
+        (
+            "for (j in 1 : J) { for (i in 1 : I) y[j, i] ~ normal(a[j] + b[i], s); v[j] ~ normal(a[j], s); }",
+            [LOOPS, CELLS],
+        ),
         # Values that other statements compute, of cells or of rows.
         (f"{TABLE} {SUMS} {READ_CELLS}", [VALUES, CELLS]),
         (f"{TABLE} {SUMS} {READ_ROWS}", [LOOPS, CELLS]),
@@ -131,6 +145,15 @@ def test_each_cell_has_its_place() -> None:
         }""")
 
 
+def test_the_head_of_a_row_is_its_first_cells() -> None:
+    heads = "for (j in 1 : J) head(v[j], I - 1) ~ normal(a[j] + head(b, I - 1) .* head(x[ : , 2], I - 1), s);"
+    ranges = "for (j in 1 : J) v[j, 1 : I - 1] ~ normal(a[j] + b[1 : I - 1] .* x[1 : I - 1, 2], s);"
+    one, other = (cell_by_cell(read(code)) for code in (heads, ranges))
+    assert isinstance(one, Program)
+    assert isinstance(other, Program)
+    assert one.code == other.code
+
+
 @pytest.mark.parametrize("other", ["a[j] ~ normal(m, 1);", "t ~ normal(a[j] + b, s);", "v[1] ~ normal(a[j] + b, s);"])
 def test_what_else_a_loop_does_stays(other: str) -> None:
     found = by_cells(cell_by_cell(read(f"for (j in 1 : J) {{ {other} y[j] ~ normal(a[j], s); }}")))
@@ -173,7 +196,9 @@ OTHERS = [
     "for (j in 1 : J) k[j] ~ normal_id_glm(z, a[j], c, s);",
     "real n; for (j in 1 : J) { n = m * w[j]; v[j] ~ normal(a[j] + n + b, s); }",
     "for (j in 1 : J) { vector[I] n = exp(b); v[j] ~ normal(a[j] + n[g], s); }",
-    "for (j in 1 : J) { a[j] ~ normal(m, 1); for (i in 1 : I) { y[j, i] ~ normal(a[j] + b[i], s); } }",
+    "for (j in 1 : J) { b[1] ~ normal(a[j], 1); for (i in 1 : I) { y[j, i] ~ normal(m + w[j], s); } }",
+    "for (j in 1 : J) head(v[j], I - 1) ~ normal(a[j] + tail(b, I - 1), s);",
+    "for (j in 1 : J) head(v[j][g], 2) ~ normal(a[j] + b[1 : 2], s);",
     "for (j in 1 : J) { int n = I - 1; for (i in 1 : n) { y[j, i] ~ normal(a[j] + b[i], s); } }",
     "real n; for (j in 1 : J) { n = exp(a[j]); for (i in 1 : I) { y[j, i] ~ normal(n + b[i], s); } }",
     # Values of a computed table that change later, depend on the order, or are computed several times.

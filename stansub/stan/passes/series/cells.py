@@ -56,6 +56,16 @@ _OPERATORS = frozenset({"+", "-", "*", "/", "^", *BY_ELEMENT})
 _ORDERED = ("ordered_logistic", "ordered_probit")
 
 
+def _subscript(expression: Expression) -> Expression:
+    """Return the first elements of a container, ``head(x, k)``, as ``x[1 : k]``; other expressions as they are."""
+    match expression:
+        case Call("head", (whole, n)):
+            base, indices = flat(whole)
+            kept = next((k for k, one in enumerate(indices) if isinstance(one, Slice) and one.is_whole), len(indices))
+            return Subscript(base, (*indices[:kept], Slice(ONE, n), *indices[kept + 1 :]))
+    return expression
+
+
 class _JointError(Exception):
     """Cells are used together."""
 
@@ -145,9 +155,12 @@ class _Line:
     def over_cells(self) -> list[Statement]:
         """Return loops over cells, after what else the loop does; empty if it has no such densities, or other ones."""
         found = {one: table for one in self.loop.body if (table := self._table(one)) is not None}
+        written = tuple(one for one in self.loop.body if isinstance(one, For) and self._is_over_cells(one))
         values = [one for one in self.loop.body if isinstance(one, Declaration) and one.name in self._values]
-        others = tuple(one for one in self.loop.body if one not in found and one not in values)
-        lines: list[Statement] = []
+        others = tuple(one for one in self.loop.body if one not in (*found, *values, *written))
+        if not found and not (written and others):
+            return []
+        lines: list[Statement] = [replace(self.loop, body=(one,)) for one in written]
         try:
             for one, n in found.items():
                 density = self._by_cell(one)
@@ -167,6 +180,10 @@ class _Line:
             return []
         return [replace(self.loop, body=others), *lines] if others and lines else lines
 
+    def _is_over_cells(self, one: For) -> bool:
+        """Return whether the density of each cell is already in a loop of its own."""
+        return has_terms(one) and _is_table(self.program, (self.loop, one), one.body)
+
     def _fills(self, n: Expression, density: Statement) -> list[For]:
         """Return loops over as many cells that compute what their density reads, in order."""
         found, needed = list[For](), names(density)
@@ -182,13 +199,14 @@ class _Line:
         density = added_density(statement)
         if density is None or density.name.startswith(JOINT) or density.name.endswith("_glm"):
             return None
-        base, indices = flat(density.left)
+        base, indices = flat(_subscript(density.left))
         sizes = self._sizes.get(str(base), ())
         if len(sizes) != 2 or Name(self.loop.variable) not in indices:
             return None
         with suppress(_JointError, ValueError):
             (axis,) = self._open(indices, 2)
-            return sizes[axis]
+            taken = indices[axis] if axis < len(indices) else Slice()
+            return taken.upper if isinstance(taken, Slice) and taken.upper is not None else sizes[axis]
         return None
 
     @cached_property
@@ -236,6 +254,8 @@ class _Line:
                 return self._at(value)
             case Name() | Subscript():
                 return self._element(expression)
+            case Call("head", _):
+                return self._element(_subscript(expression))
         raise _JointError
 
     def _scalar(self, expression: Expression) -> Expression:
@@ -278,12 +298,14 @@ class _Line:
     def _open(self, indices: tuple[Expression, ...], n_dims: int) -> list[int]:
         """Return the dimensions of a variable that indices leave, or select by a list.
 
-        Raises `_JointError` if an index is a range.
+        Raises `_JointError` if an index is a range that does not start with the first element, or one too many.
         """
+        if len(indices) > n_dims:
+            raise _JointError
         found = []
         for k in range(n_dims):
             index = indices[k] if k < len(indices) else Slice()
-            if isinstance(index, Slice) and not index.is_whole:
+            if isinstance(index, Slice) and index.lower not in (None, ONE):
                 raise _JointError
             if isinstance(index, Slice) or self._n_dims(index):
                 found.append(k)
