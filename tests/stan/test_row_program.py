@@ -114,6 +114,20 @@ def _normal_mass(low: Array, high: Array) -> Array:
 
 
 LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
+    "observations_in_the_second_dimension": (
+        "array[2, N] vector[3] q; array[2, N] real u; for (n in 1:N) { for (k in 1:3) { q[1, n, k] = a * k * w[n]; "
+        "q[2, n][k] = 1 - q[1, n, k]; } u[ : , n] = {z[n], w[n]}; } for (n in 1:N) { if (c[n] > 0) q[1, n] *= 2; "
+        "q[2, n, g[n]] += b[1]; z[n] ~ normal(q[1, n, 2] + q[2, n, g[n]], sum(u[ : , n])); } "
+        "target += normal_lpdf(u[1] | to_vector(q[1, : , 3]), s);",
+        lambda t, d: (
+            stats.norm.logpdf(
+                d["z"],
+                t.a * d["w"] * (2 * np.where(d["c"] > 0, 2, 1) - d["g"]) + 1 + t.b[0],
+                d["z"] + d["w"],
+            )
+            + stats.norm.logpdf(d["z"], 3 * t.a * d["w"] * np.where(d["c"] > 0, 2, 1), t.s)
+        ),
+    ),
     "more_terms_than_arguments": (  # each a function of the same two parameters
         "for (n in 1:N) for (k in 1:14) target += log1m_inv_logit(b[1] * z[n] ^ k + b[2] * w[n] ^ k);",
         lambda t, v: sum(special.log_expit(-t.b[0] * v["z"] ** k - t.b[1] * v["w"] ** k) for k in range(1, 15)),
@@ -761,7 +775,11 @@ def test_groups_that_a_loop_compares_read_parameters_like_those_that_an_index_se
     np.testing.assert_allclose(found[1] - found[0], right[1] - right[0], rtol=1e-9, atol=1e-9)
 
 
+ACROSS = "array[2, N] real q; for (n in 1:N) q[1, n] = a * z[n];"
 REFUSED = {
+    f"{ACROSS} z ~ normal(sum(q[{{1, 2}}]), s);": "elements of all observations are read together",
+    f"{ACROSS} for (n in 1:N) z[n] ~ normal(q[1, N - n + 1], s);": "an observation reads the value of another",
+    f"{ACROSS} for (n in 1:N) q[1, N - n + 1] = a; z ~ normal(q[1, 1], s);": "carries a value from one",
     "z ~ normal(a, sqrt(sum(exp(a * w))));": "a function of a sum over observations is not supported",
     "segment(z, 1, c) ~ normal(a, s);": r"`segment\(z, 1, c\) ~ normal\(a, s\);` is not supported$",
     "target += poisson_binomial_lpmf(y | rep_vector(p, N));": "poisson_binomial",

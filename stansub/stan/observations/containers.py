@@ -45,6 +45,15 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
+class Across:
+    """A container whose dimension of observations is not the first: ``array[3, N] real p``."""
+
+    inner: Value
+    """An observation's entry, without that dimension."""
+    axis: int
+
+
+@dataclass(frozen=True, eq=False)
 class Total:
     """Sum over the observations."""
 
@@ -96,12 +105,14 @@ def dims_of(x: Value, n: int) -> tuple[int, ...]:
     """Return the dimensions of a value, given n observations."""
     if isinstance(x, Rows):
         return n if x.which is None else len(x.which), *np.shape(x.inner)
+    if isinstance(x, Across):
+        return *np.shape(x.inner)[: x.axis], n, *np.shape(x.inner)[x.axis :]
     return np.shape(x)
 
 
 def is_known(x: Value) -> bool:
     """Return whether a value is a number or an array of numbers."""
-    return not isinstance(x, Expression | Rows | Total) and np.asarray(x).dtype != object
+    return not isinstance(x, Expression | Rows | Across | Total) and np.asarray(x).dtype != object
 
 
 def simplest(x: Value) -> Value:
@@ -215,7 +226,7 @@ def _aligned(x: Value, which: NDArray[np.int64] | None, n: int) -> Value:
 
 def total(x: Value, n: int) -> Value:
     """Return the sum of all entries."""
-    x = simplest(x)
+    x = Rows(x.inner) if isinstance(x, Across) else simplest(x)
     if isinstance(x, Rows):
         each = total(x.inner, -1)
         if x.which is not None:
@@ -348,7 +359,7 @@ def chosen(mask: Mask, first: Value, other: Value, n: int) -> Value:
 
 def is_of_data(x: Value) -> bool:
     """Return whether a value does not depend on parameters."""
-    if isinstance(x, Rows):
+    if isinstance(x, Rows | Across):
         return is_of_data(x.inner)
     if isinstance(x, np.ndarray) and x.dtype == object:
         return all(map(is_of_data, x.flat))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stansub.stan.observations.branches import Sign, joined
-from stansub.stan.observations.containers import Rows, Total, Value, chosen, elementwise, is_known, is_of_data
+from stansub.stan.observations.containers import Across, Rows, Total, Value, chosen, elementwise, is_known, is_of_data
 from stansub.stan.observations.rowwise import Mask, NotFollowedError
 from stansub.stan.syntax import Expression as Node
 
@@ -73,7 +73,7 @@ class Frame:
         """End it: what is left of the last observation cannot be read."""
         self.outside, self.in_rows = outside, False
         for name in own:
-            if isinstance(self.values[name], Rows) or is_known(self.values[name]):
+            if isinstance(self.values[name], Rows | Across) or is_known(self.values[name]):
                 del self.unset[name]
             elif not isinstance(self.values[name], Reason):
                 self.values[name] = Reason(f"`{name}` is read after the loop over the observations that sets it")
@@ -108,5 +108,5 @@ class Frame:
     def reads_observations(self, names: Set[str], n: int) -> bool:
         """Return whether variables include values of ``n`` observations, and others that depend on parameters."""
         values = [self.values[name] for name in names & self.values.keys()]
-        has_rows = any(isinstance(each, Rows) or (np.ndim(each) > 0 and len(each) == n) for each in values)
+        has_rows = any(isinstance(each, Rows | Across) or (np.ndim(each) > 0 and len(each) == n) for each in values)
         return has_rows and not all(not isinstance(each, Reason | Total) and is_of_data(each) for each in values)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.stan.observations.containers import (
+    Across,
     Rows,
     Total,
     Value,
@@ -44,6 +45,8 @@ def part(base: Value, indices: Sequence[Index], n: int) -> Value:
         return base
     if isinstance(base, Rows):
         return _of_rows(base, indices, n)
+    if isinstance(base, Across):
+        return _of_rows(Rows(base.inner), _first(indices, base.axis), n)
     if not isinstance(base, np.ndarray):
         raise NotFollowedError("a scalar is indexed")
     if len(indices) > base.ndim:
@@ -132,6 +135,14 @@ def _of_rows(base: Rows, indices: Sequence[Index], n: int) -> Value:
     return Rows(inner, which)
 
 
+def _first(indices: Sequence[Index], axis: int) -> list[Index]:
+    """Return the indices with that of the observations, in a dimension after others, before them."""
+    before, own = indices[:axis], indices[axis] if len(indices) > axis else None
+    if len(before) < axis or (own is None and any(one is None or np.ndim(one) for one in before)):
+        raise NotFollowedError("elements of all observations are read together")
+    return [own, *before, *indices[axis + 1 :]]
+
+
 def is_own(index: Index, n: int) -> bool:
     """Return whether an index is each observation's own place."""
     if not is_kind(index, "data"):
@@ -157,8 +168,11 @@ def replaced(base: Value, indices: Sequence[Index], value: Value, mask: Mask | N
     """Return a container with a part replaced, for the observations of a mask."""
     if not indices:
         return value if mask is None else chosen(mask, value, base, n)
-    if isinstance(value, Total) or not isinstance(base, Rows | np.ndarray):
+    if isinstance(value, Total) or not isinstance(base, Rows | Across | np.ndarray):
         raise NotFollowedError("an element of a scalar is assigned")
+    axis = next((k for k, index in enumerate(indices) if is_own(index, n)), 0)
+    if axis or isinstance(base, Across):
+        return _replaced_across(base, axis, indices, value, mask, n)
     first, rest = indices[0], indices[1:]
     if is_own(first, n):
         if isinstance(base, np.ndarray):
@@ -192,6 +206,18 @@ def replaced(base: Value, indices: Sequence[Index], value: Value, mask: Mask | N
         new = new.astype(np.float64, copy=False)
     new[where] = value
     return new
+
+
+def _replaced_across(
+    base: Value, axis: int, indices: Sequence[Index], value: Value, mask: Mask | None, n: int
+) -> Value:
+    """Return a container in which each observation replaces a part of its own entry in a dimension after the first."""
+    if isinstance(base, np.ndarray) and base.ndim > axis and base.shape[axis] == n:
+        base = Across(by_row(np.moveaxis(base, axis, 0)), axis)
+    if not isinstance(base, Across) or base.axis != axis:
+        raise NotFollowedError("an observation assigns to the element of another")
+    found = replaced(Rows(base.inner), _first(indices, axis), value, mask, n)
+    return Across(found.inner, axis) if isinstance(found, Rows) else np.moveaxis(found, 0, axis)
 
 
 def _replaced_by_row(base: Value, indices: Sequence[Index], value: Value, mask: Mask | None, n: int) -> Value:
