@@ -188,7 +188,8 @@ class Objective:
             _, gradients = self.many(points, watch=watch)
             above, below = np.split(gradients, 2)
             # The actual step, after rounding, is the divisor.
-            rows[part] = (above - below) / np.diag(up - down)[part, np.newaxis]
+            with np.errstate(over="ignore", invalid="ignore"):
+                rows[part] = (above - below) / np.diag(up - down)[part, np.newaxis]
         return np.asarray((rows + rows.T) / 2)
 
 

@@ -58,6 +58,14 @@ def test_weights_are_the_data_s_share_of_precision() -> None:
     np.testing.assert_allclose(half[Z], np.exp(0.5))
 
 
+def test_precisions_beyond_all_numbers_have_weight_1() -> None:
+    effects, theta = found(), np.zeros((1, DIM))
+    theta[0, [TAU, *range(*SDS.indices(DIM))]] = 10
+    precision = sp.csr_array(sp.diags_array(np.full(len(phi(theta[0])), 1e308)))
+    coordinates, expected = effects.matching(precision, theta), effects.weighted(np.ones(effects.n_blocks))
+    np.testing.assert_array_equal(coordinates.coefficients, expected.coefficients)
+
+
 def affine(theta: Array) -> Array:
     return np.concatenate([theta[:1] + theta[1:], 2 * theta])
 

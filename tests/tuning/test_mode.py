@@ -149,6 +149,14 @@ def test_shares_of_the_data_are_scaled_once() -> None:
     assert np.mean([part[0] for part in parts]) == pytest.approx(value, rel=1e-12)
 
 
+def test_hessians_beyond_all_numbers_are_infinite(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = simulated_logistic(1000, 2)
+    monkeypatch.setattr(Objective, "many", lambda self, points, watch: (None, 1e200 * np.sign(points)))
+    with Team(logistic(x, y, prior_sd=1.0, block_size=10), threads=2) as team, np.errstate(over="raise"):
+        found = Objective(team).hessian(np.zeros(2), np.full(2, 1e-150))
+    np.testing.assert_array_equal(np.diag(found), np.inf)
+
+
 def test_hessians_tell_how_many_gradients_are_done() -> None:
     x, y = simulated_logistic(30_000, 3)
     target, theta, progress = logistic(x, y, prior_sd=1.0, block_size=10), np.zeros(3), Recording()

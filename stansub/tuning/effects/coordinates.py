@@ -140,7 +140,7 @@ class Effects:
             for some, values in self._columns(theta):
                 moved = self.images @ sp.csc_array((values, (np.arange(n), block)), shape=(n, len(sizes)))
                 informed = np.maximum((moved * (precision @ moved)).sum(axis=0)[some], 0.0)
-                shares[some] += informed / (1 + informed) / sizes[some]
+                shares[some] += -np.expm1(-np.log1p(informed)) / sizes[some]  # a / (1 + a), also if a is infinite
         return np.asarray(shares / len(points))
 
     def _integrated(self, precision: sp.csr_array, theta: FloatArray) -> FloatArray:
