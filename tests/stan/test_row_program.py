@@ -865,7 +865,7 @@ def test_a_loop_that_copies_a_large_table_for_each_element_is_too_long() -> None
       parameters { real a; }
       transformed parameters {
         array[2, N, T] real of;
-        for (n in 1:N) for (t in 1:T) for (k in 1:2) of[k, n, t] = a;
+        for (n in 1:N) for (t in 1:T) for (k in 1:2) of[k, N - n + 1, t] = a;
       }
       model { for (n in 1:N) z[n] ~ normal(of[1, n, 1], 1); }
     """
