@@ -203,7 +203,9 @@ def test_the_time_limit_ends_the_choice_of_arguments() -> None:
             in_program(term, 50, check=Limited(n).check)
 
 
-def test_rows_followed_by_parts_take_little_memory(tall: Data) -> None:
+def test_rows_followed_by_parts_take_little_memory(tall: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one thread: how far the parts of several overlap differs between runs."""
+    monkeypatch.setattr(sparse, "THREADS", 1)
     peaks = {}
     of_tall(tall, cut=True)  # what is imported or kept by the first use does not count
     for cut in (True, False):
@@ -211,7 +213,7 @@ def test_rows_followed_by_parts_take_little_memory(tall: Data) -> None:
         found = of_tall(tall, cut=cut)
         peaks[cut] = tracemalloc.get_traced_memory()[1] / found.n_observations
         tracemalloc.stop()
-    assert peaks[True] < 150 < 0.7 * peaks[False]
+    assert peaks[True] < 110 < 0.5 * peaks[False]
 
 
 def test_rows_followed_by_parts_keep_few_bytes_an_observation(tall: Data) -> None:
