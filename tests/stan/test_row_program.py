@@ -1061,6 +1061,46 @@ def test_many_forms_are_one() -> None:
     np.testing.assert_allclose(found.log_lik(theta), np.log(psi * each + late * (1 - psi)), rtol=1e-12)
 
 
+def test_histories_with_different_starts_are_one_form() -> None:
+    """What is not set before the first capture is not a number, which no factor of 0 makes one."""
+    text = """
+      data { int N; int T; array[N, T] int y; array[N] int first; }
+      parameters { array[2] real<lower=0, upper=1> stay; array[2] real<lower=0, upper=1> p; }
+      model {
+        array[T, 2] real gamma;
+        for (n in 1 : N) {
+          for (k in 1 : 2) gamma[first[n], k] = k == y[n, first[n]];
+          for (t in first[n] + 1 : T) {
+            gamma[t, 1] = (gamma[t - 1, 1] * stay[1] + gamma[t - 1, 2] * (1 - stay[2]))
+                          * (y[n, t] == 1 ? p[1] : y[n, t] == 2 ? 0.0 : 1 - p[1]);
+            gamma[t, 2] = (gamma[t - 1, 1] * (1 - stay[1]) + gamma[t - 1, 2] * stay[2])
+                          * (y[n, t] == 2 ? p[2] : y[n, t] == 1 ? 0.0 : 1 - p[2]);
+          }
+          target += log(gamma[T, 1] + gamma[T, 2]);
+        }
+      }
+    """
+    rng = np.random.default_rng(1)
+    n, steps = 400, 6
+    y, first = rng.integers(1, 4, (n, steps)), rng.integers(1, steps + 1, n)
+    y[np.arange(n), first - 1] = rng.integers(1, 3, n)
+    data = {"N": n, "T": steps, "y": y, "first": first}
+    found = _dense(*in_program(follow(parse(text), data, n).term, n))
+    assert isinstance(found.family, ProgramFamily)
+    assert len(found.family.code.starts) == 2
+    theta = np.array([0.3, -0.4, 0.8, 0.1])
+    stay, p = special.expit(theta).reshape(2, 2)
+    move = np.array([[stay[0], 1 - stay[0]], [1 - stay[1], stay[1]]])
+    seen = np.array([[p[0], 0.0, 1 - p[0]], [0.0, p[1], 1 - p[1]]])
+    truth = []
+    for history, start in zip(y, first, strict=True):
+        gamma = np.eye(2)[history[start - 1] - 1]
+        for one in history[start:]:
+            gamma = (gamma @ move) * seen[:, one - 1]
+        truth.append(np.log(gamma.sum()))
+    np.testing.assert_allclose(found.log_lik(theta), truth, rtol=1e-12, atol=1e-12)
+
+
 def test_many_columns_with_infinite_values_are_no_variants() -> None:
     """Each of nine has values of 0, whose logarithms are infinite: observations do not differ in kind by all."""
     text = """

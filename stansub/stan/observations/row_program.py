@@ -198,8 +198,11 @@ def _shared(term: Expression) -> set[int]:
 
 def _in_one_form(one: Number, shared: set[int], done: dict[int, Number]) -> Number:
     """Return an expression without selections: what they select from is multiplied by data of 0 and 1, and added."""
-    if not isinstance(one, Expression) or not one.parts:
+    if not isinstance(one, Expression):
         return one
+    if not one.parts:
+        # Data that are not set for some observations are not read there, but they would be multiplied by 0.
+        return one if (value := known(one)) is None else wrapped(np.where(np.isnan(value), 0.0, value))
     if id(one) not in done:
         if one.kind == "select" and one.values is not None:
             leaves: dict[int, tuple[Number, NDArray[np.bool_]]] = {}
