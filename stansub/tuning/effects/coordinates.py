@@ -139,8 +139,8 @@ class Effects:
         for theta in points:
             for some, values in self._columns(theta):
                 moved = self.images @ sp.csc_array((values, (np.arange(n), block)), shape=(n, len(sizes)))
-                informed = np.maximum((moved * (precision @ moved)).sum(axis=0)[some], 0.0)
-                shares[some] += -np.expm1(-np.log1p(informed)) / sizes[some]  # a / (1 + a), also if a is infinite
+                informed = np.clip((moved * (precision @ moved)).sum(axis=0)[some], 0.0, np.finfo(np.float64).max)
+                shares[some] += informed / (1 + informed) / sizes[some]  # all of it if this is infinite
         return np.asarray(shares / len(points))
 
     def _integrated(self, precision: sp.csr_array, theta: FloatArray) -> FloatArray:
