@@ -100,7 +100,7 @@ def test_sums_that_read_rows_of_others_are_left_out(more: str) -> None:
 
 
 def test_the_mean_of_rows_that_are_left_out() -> None:
-    """Data may be centred by means, as brms does: numpy does not warn of that of no rows."""
+    """Data may be centred by their means, as brms does. The mean of no rows gives no warning."""
     centred = CODE.replace("parameters {", "transformed data { vector[M] d = c - mean(c) + 2; } parameters {", 1)
     code = centred.replace("MORE", "").replace("c[m] |", "d[m] |")
     values = data()

@@ -85,7 +85,7 @@ def test_means_far_from_0_are_found_with_a_weaker_ridge(size: float) -> None:
 
 
 def test_the_ridge_stays_where_the_likelihood_has_no_maximum() -> None:
-    """Half of the groups have the same outcomes alone, so their arguments would go on without end."""
+    """In half of the groups all outcomes are equal: the likelihood increases with their arguments without limit."""
     rng = np.random.default_rng(7)
     g = rng.integers(J, size=N)
     predictors = grouped("bernoulli_logit", (rng.random(N) < np.repeat([1.0, 0.3], J // 2)[g]).astype(int), g)

@@ -140,7 +140,7 @@ class Effects:
             for some, values in self._columns(theta):
                 moved = self.images @ sp.csc_array((values, (np.arange(n), block)), shape=(n, len(sizes)))
                 informed = np.clip((moved * (precision @ moved)).sum(axis=0)[some], 0.0, np.finfo(np.float64).max)
-                shares[some] += informed / (1 + informed) / sizes[some]  # all of it if this is infinite
+                shares[some] += informed / (1 + informed) / sizes[some]  # a share of 1 where this is infinite
         return np.asarray(shares / len(points))
 
     def _integrated(self, precision: sp.csr_array, theta: FloatArray) -> FloatArray:
