@@ -818,6 +818,35 @@ def test_examine_says_what_to_do(no_download, monkeypatch):
     assert bad["BridgeStan home"].remedy == bad["cache"].remedy == "set STANSUB_CACHE to a folder"
 
 
+def test_the_list_of_signatures_is_kept_by_home(no_download, tmp_path, monkeypatch):
+    log = tmp_path / "calls"
+    for version in ("1", "2"):
+        folder = fake_sources(tmp_path / version)
+        (folder / "bin/stanc").write_text(f"#!/bin/sh\necho $1 >> {log}\necho 'f(real) => {version}'\n")
+        monkeypatch.setenv("BRIDGESTAN", str(folder))
+        assert [stanc.signatures() for _ in range(2)] == [f"f(real) => {version}\n"] * 2
+    assert log.read_text().splitlines() == ["--dump-stan-math-signatures"] * 2
+    doctor.clear()
+    assert stanc.signatures() == "f(real) => 2\n"
+    assert len(log.read_text().splitlines()) == 3
+
+
+def test_signatures_without_a_place_to_keep_them(no_download, tmp_path, monkeypatch):
+    folder = fake_sources(tmp_path / "home")
+    monkeypatch.setenv("BRIDGESTAN", str(folder))
+    no_download.mkdir(exist_ok=True)
+    (no_download / "signatures").write_text("no folder")
+    assert stanc.signatures() == "hello\n"
+
+
+def test_no_signatures_from_a_stanc_that_fails(no_download, tmp_path, monkeypatch):
+    folder = fake_sources(tmp_path / "home")
+    (folder / "bin/stanc").write_text("#!/bin/sh\necho 'f(real) => real'\nexit 1\n")
+    monkeypatch.setenv("BRIDGESTAN", str(folder))
+    assert stanc.signatures() == ""
+    assert not (no_download / "signatures").exists()
+
+
 def test_examine_counts_damaged_libraries(no_download, fake_make):
     libraries = [build.compile_library(CODE, name=name) for name in ("one", "two")]
     programs = {check.name: check for check in doctor.examine()}["compiled programs"]

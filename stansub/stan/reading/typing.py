@@ -6,11 +6,9 @@ stanc lists it or of the user's functions, that their arguments fit with the few
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 from stansub.stan.syntax import (
@@ -36,7 +34,7 @@ from stansub.stan.syntax import (
     normalised,
     parse_types,
 )
-from stansub.stan.toolchain.bridgestan_home import find_home
+from stansub.stan.toolchain import stanc
 
 INT, REAL, COMPLEX = (UnsizedType(base) for base in ("int", "real", "complex"))
 VECTOR, ROW_VECTOR, MATRIX = (UnsizedType(base) for base in ("vector", "row_vector", "matrix"))
@@ -71,15 +69,14 @@ class Signature(NamedTuple):
 @cache
 def of_library(name: str) -> tuple[Signature, ...]:
     """Return the signatures of a function of Stan's library; empty if it is unknown."""
-    return tuple(map(_read, _lines(find_home().stanc).get(name, ())))
+    return tuple(map(_read, _lines().get(name, ())))
 
 
 @cache
-def _lines(stanc: Path) -> dict[str, list[str]]:
-    """Return stanc's list of signatures, by name, without functions that take functions."""
-    done = subprocess.run([stanc, "--dump-stan-math-signatures"], capture_output=True, encoding="utf-8", check=False)
+def _lines() -> dict[str, list[str]]:
+    """Return the signatures in stanc's list, by name, without functions that take functions."""
     found: dict[str, list[str]] = {}
-    for line in done.stdout.splitlines():
+    for line in stanc.signatures().splitlines():
         name, bracket, rest = line.partition("(")
         if bracket and rest.count("=>") == 1:
             found.setdefault(name, []).append(rest)

@@ -21,7 +21,7 @@ import platformdirs
 
 from stansub.errors import InputError, RunError
 
-FOLDERS = ("libraries", "api", "headers", "locks", "build")
+FOLDERS = ("libraries", "api", "headers", "signatures", "locks", "build")
 _UNFIT = re.compile(r"[^\w/.+~@-]")
 _SUFFIX = ".sha256"
 # Errors of a disk, which come and go while stansub runs; others show that the folder is the wrong one.

@@ -107,7 +107,7 @@ def clear() -> str:
     Raises `InputError` or `RunError` if a file cannot be removed.
     """
     cache = cache_dir()
-    kept = [cache / name for name in ("libraries", "api", "cmdstan", "headers")]
+    kept = [cache / name for name in ("libraries", "api", "cmdstan", "headers", "signatures")]
     count = len(list(kept[0].glob("*.so"))) + sum(1 for file in kept[2].glob("*/*.stan"))
     removed = f"Removed the compiled programs in {cache}: {count}, {_size(kept)}"
     with cache_errors(cache):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from stansub.errors import InputError, RunError, StansubError, printable
+from stansub.output import files
 from stansub.stan.toolchain.bridgestan_home import find_home
+from stansub.stan.toolchain.cache import cache_dir, is_ours, make_folder
 
 # Not --print-canonical: in newer versions it overrides the list and keeps comments.
 _CANONICAL = [
@@ -90,6 +93,25 @@ def warnings_of(stan_file: Path, *, pedantic: bool, with_prior: Collection[str] 
         for one, end in zip(places, ends, strict=True)
     ]
     return tuple(text for text in dict.fromkeys(texts) if not _is_false(text, code, with_prior))
+
+
+def signatures() -> str:
+    """Return stanc's list of the functions of Stan's library, a signature a line; empty if stanc does not run.
+
+    stanc takes a quarter of a second to print it, so it is kept in the cache.
+    """
+    home = find_home()
+    kept = cache_dir() / "signatures" / f"{home.identity}.txt"
+    if is_ours(kept):
+        return kept.read_text(encoding="utf-8")
+    try:
+        found = subprocess.run([home.stanc, "--dump-stan-math-signatures"], capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    with suppress(OSError, StansubError):  # asked again next time
+        make_folder(kept.parent)
+        files.write(kept, found, overwrite=True).chmod(0o644)
+    return found.decode()
 
 
 def _is_false(warning: str, code: str, with_prior: Collection[str]) -> bool:
