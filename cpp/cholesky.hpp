@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "vectors.hpp"
@@ -100,8 +102,11 @@ struct SparseCholesky : LowerTriangle {
 // The elements of a factor by rows. Its pattern is known before its values.
 class FactorRows {
  public:
-  explicit FactorRows(const LowerTriangle& l) : rows_(l.dim()) {
-    for (std::size_t j = 0; j < l.dim(); ++j)
+  explicit FactorRows(const LowerTriangle& l) : FactorRows(l, l.dim()) {}
+
+  // Only the first columns.
+  FactorRows(const LowerTriangle& l, std::size_t n_columns) : rows_(l.dim()) {
+    for (std::size_t j = 0; j < n_columns; ++j)
       for (std::int32_t at = l.starts[j] + 1, end = l.starts[j + 1]; at < end; ++at)
         rows_[l.rows[at]].push_back({at, end - at, l.rows[end - 1] - l.rows[at] == end - at - 1});
   }
@@ -141,12 +146,14 @@ class FactorRows {
 };
 
 // The pattern of the Cholesky factor of a matrix: a column has the rows of the matrix, and those of each earlier column
-// whose first row below its diagonal is that of the column.
+// whose first row below its diagonal is that of the column. All columns after a full one are full.
 inline LowerTriangle factor_pattern(const LowerTriangle& a) {
   LowerTriangle l{{0}, {}, {}};
   std::vector<std::vector<std::int32_t>> earlier(a.dim());
   std::vector<std::int32_t> met(a.dim(), -1), rows;
-  for (std::int32_t j = 0; j < static_cast<std::int32_t>(a.dim()); ++j) {
+  const std::int32_t d = static_cast<std::int32_t>(a.dim());
+  std::int32_t j = 0;
+  for (bool is_full = false; j < d && !is_full; ++j) {
     rows.clear();
     met[j] = j;
     const auto add = [&](std::int32_t row) {
@@ -162,16 +169,38 @@ inline LowerTriangle factor_pattern(const LowerTriangle& a) {
     l.rows.push_back(j);
     l.rows.insert(l.rows.end(), rows.begin(), rows.end());
     l.starts.push_back(static_cast<std::int32_t>(l.rows.size()));
+    is_full = l.rows.size() - l.starts[j] == static_cast<std::size_t>(d - j);
+  }
+  for (; j < d; ++j) {
+    l.rows.resize(l.rows.size() + d - j);
+    std::iota(l.rows.end() - (d - j), l.rows.end(), j);
+    l.starts.push_back(static_cast<std::int32_t>(l.rows.size()));
   }
   l.values.resize(l.rows.size());
   return l;
 }
 
+// Number of the last columns that have all rows.
+inline std::size_t n_full(const LowerTriangle& l) {
+  std::int32_t n = 0;
+  for (std::size_t j = l.dim(); j-- > 0 && l.starts[j + 1] - l.starts[j] == n + 1;) ++n;
+  return n;
+}
+
+// Columns of a factor, and how many of the last ones are yet to be eliminated: these hold the lower triangle of what remains
+// of the matrix after the elimination of the others, their Schur complement.
+struct PartialFactor {
+  LowerTriangle l;
+  std::size_t n_left;
+};
+
+// Least square of a pivot of a matrix with a diagonal of 1.
+constexpr double kLeastPivot = 1e-12;
+
 // L with L L' = A + E, where E is diagonal and not negative: 0 if A is positive definite with a diagonal of 1, and just large
 // enough that no element of L exceeds the maximum for such a matrix (Gill, Murray and Wright 1981, section
-// 4.4.2.2, for a scaled matrix).
-inline LowerTriangle modified_cholesky(const LowerTriangle& a) {
-  constexpr double kLeastPivot = 1e-12;
+// 4.4.2.2, for a scaled matrix). If E is 0 up to the last columns, and at least so many of these are full, they are left.
+inline PartialFactor modified_cholesky(const LowerTriangle& a, std::size_t least_left) {
   a.check();
   const std::size_t d = a.dim();
   double largest = 0;
@@ -180,20 +209,30 @@ inline LowerTriangle modified_cholesky(const LowerTriangle& a) {
   // Square of the largest permitted element of L.
   const double most = std::max(1.0, largest / std::sqrt(std::max(1.0, static_cast<double>(d * d) - 1)));
   LowerTriangle l = factor_pattern(a);
-  const FactorRows by_row(l);
+  std::size_t n_left = n_full(l);
+  if (n_left < least_left) n_left = 0;
+  FactorRows by_row(l, d - n_left);
   std::vector<double> column(d, 0.0);
   for (std::size_t j = 0; j < d; ++j) {
     const std::int32_t first = l.starts[j], end = l.starts[j + 1];
     for (std::int32_t at = first; at < end; ++at) column[l.rows[at]] = 0;
     for (std::int32_t k = a.starts[j]; k < a.starts[j + 1]; ++k) column[a.rows[k]] += a.values[k];
     by_row.subtract_earlier(l, j, column.data());
+    if (j >= d - n_left) {
+      for (std::int32_t at = first; at < end; ++at) l.values[at] = column[l.rows[at]];
+      continue;
+    }
     double below = 0;
     for (std::int32_t at = first + 1; at < end; ++at) below = std::max(below, std::abs(column[l.rows[at]]));
-    const double pivot = std::sqrt(std::max({kLeastPivot, std::abs(column[j]), below * below / most}));
+    const double square = std::max({kLeastPivot, std::abs(column[j]), below * below / most}), pivot = std::sqrt(square);
     l.values[first] = pivot;
     for (std::int32_t at = first + 1; at < end; ++at) l.values[at] = column[l.rows[at]] / pivot;
+    if (n_left > 0 && square != column[j]) {
+      n_left = 0;
+      by_row = FactorRows(l, d);
+    }
   }
-  return l;
+  return {std::move(l), n_left};
 }
 
 }  // namespace stansub

@@ -439,14 +439,16 @@ void bind_transitions(nb::module_& m) {
       .def_prop_ro("n_candidates", [](const SurrogateDecider& self) { return self.counters().candidates; })
       .def_prop_ro("bound_tightness", [](const SurrogateDecider& self) { return self.counters().tightness; });
 
+  m.attr("LEAST_PIVOT") = kLeastPivot;
   m.def(
       "modified_cholesky",
-      [](const Vector<std::int32_t>& starts, const Vector<std::int32_t>& rows, const Vector<double>& values) {
-        LowerTriangle found = modified_cholesky({to_vector(starts), to_vector(rows), to_vector(values)});
-        return nb::make_tuple(to_numpy(std::move(found.starts)), to_numpy(std::move(found.rows)),
-                              to_numpy(std::move(found.values)));
+      [](const Vector<std::int32_t>& starts, const Vector<std::int32_t>& rows, const Vector<double>& values,
+         std::size_t least_left) {
+        auto [l, n_left] = modified_cholesky({to_vector(starts), to_vector(rows), to_vector(values)}, least_left);
+        return nb::make_tuple(to_numpy(std::move(l.starts)), to_numpy(std::move(l.rows)), to_numpy(std::move(l.values)),
+                              n_left);
       },
-      "starts"_a, "rows"_a, "values"_a);
+      "starts"_a, "rows"_a, "values"_a, "least_left"_a);
   m.def(
       "cholesky_solve",
       [](const Vector<std::int32_t>& starts, const Vector<std::int32_t>& rows, const Vector<double>& values,

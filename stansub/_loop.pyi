@@ -1346,20 +1346,26 @@ class SurrogateHamiltonian:
     ) -> Transition:
         """Trajectories of a length uniform up to that of the given steps, each in as few steps as possible."""
 
+LEAST_PIVOT: float
+
 def modified_cholesky(
-    starts: NDArray[np.int32], rows: NDArray[np.int32], values: NDArray[np.float64]
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
+    starts: NDArray[np.int32], rows: NDArray[np.int32], values: NDArray[np.float64], least_left: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64], int]:
     """L with L L' = A + E, E diagonal and not negative, and 0 where A is positive definite.
 
     Parameters
     ----------
     starts, rows, values : ndarray
         The lower triangle of A, which is scaled to a diagonal of 1, by columns that begin with their diagonal.
+    least_left : int
+        From how many last columns that are full these are left, if E is 0 in the others.
 
     Returns
     -------
     starts, rows, values : ndarray
         The same of L.
+    n_left : int
+        Number of the last columns that are left; their values are the Schur complement of the others.
     """
 
 def cholesky_solve(

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.linalg import splu
+from scipy.linalg import lapack
+from scipy.sparse.linalg import spilu
 
 from stansub import _loop
 from stansub.types import FloatArray
@@ -17,6 +18,8 @@ from stansub.types import FloatArray
 _DENSE, _LEAST = 500, 1e-4
 # Relative increase of a diagonal that is rounding.
 _INCREASED = 1e-6
+# Least number of last columns, all full, that LAPACK eliminates.
+_BLOCK = 256
 # Ridge relative to a precision with which it is definite in spite of rounding.
 _ROUNDING = 1e-9
 
@@ -76,10 +79,26 @@ def cholesky(precision: sp.csc_array, order: NDArray[np.int32] | None = None) ->
     lower = rows >= columns
     triangle = sp.csc_array(sp.coo_array((stored[lower], (rows[lower], columns[lower])), shape=(dim, dim)))
     triangle.sort_indices()
-    factor_starts, factor_rows, values = _loop.modified_cholesky(
-        triangle.indptr.astype(np.int32), triangle.indices.astype(np.int32), triangle.data
-    )
+    factor_starts, factor_rows, values = _factor(triangle)
     return Factor(factor_starts, factor_rows, values * scale[order][factor_rows], order)
+
+
+def _factor(triangle: sp.csc_array) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray]:
+    """Return L for a lower triangle that is scaled to a diagonal of ones, by columns.
+
+    If the last columns are many and full, LAPACK eliminates them, unless a diagonal must be increased.
+    """
+    parts = triangle.indptr.astype(np.int32), triangle.indices.astype(np.int32), triangle.data
+    starts, rows, values, n_left = _loop.modified_cholesky(*parts, _BLOCK)
+    if n_left:
+        block = values[starts[-1 - n_left] :]
+        packed, _ = lapack.dtpttf(n_left, block, uplo="L")
+        packed, failed = lapack.dpftrf(n_left, packed, uplo="L", overwrite_a=True)
+        block[:], _ = lapack.dtfttp(n_left, packed, uplo="L")
+        # LAPACK does not always stop at a pivot that is not a number.
+        if failed or not (values[starts[:-1]] ** 2 >= _loop.LEAST_PIVOT).all():
+            starts, rows, values, _ = _loop.modified_cholesky(*parts, len(starts))
+    return starts, rows, values
 
 
 def of_metric(precision: sp.csc_array) -> Factor:
@@ -116,7 +135,15 @@ def _order_of(starts: bytes, rows: bytes) -> NDArray[np.int32]:
     indptr, indices = np.frombuffer(starts, np.int32), np.frombuffer(rows, np.int32)
     pattern = sp.csc_array((np.ones(len(indices)), indices, indptr), shape=(len(indptr) - 1,) * 2)
     dominant = sp.csc_array(pattern + sp.diags_array(1 + pattern.sum(axis=0)))
-    found = splu(dominant, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    # The order precedes the factor, which is hardly more than a diagonal here.
+    found = spilu(
+        dominant,
+        drop_tol=1.0,
+        fill_factor=1.0,
+        permc_spec="MMD_AT_PLUS_A",
+        diag_pivot_thresh=0.0,
+        options={"SymmetricMode": True},
+    )
     order = np.argsort(found.perm_c).astype(np.int32)
     order.setflags(write=False)
     return order

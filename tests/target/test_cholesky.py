@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.linalg import lapack
+from scipy.sparse.linalg import splu
 
-from stansub.target.cholesky import cholesky, of_metric
+from stansub import _loop
+from stansub.target import cholesky as module
+from stansub.target.cholesky import cholesky, of_metric, order_of
 
 
 def _sparse(rng, dim, share=0.2):
@@ -104,3 +108,120 @@ def test_a_large_metric_stays_sparse():
     dim = 600
     matrix = sp.diags_array([np.full(dim - 1, -0.6), np.ones(dim), np.full(dim - 1, -0.6)], offsets=[-1, 0, 1])
     assert len(of_metric(sp.csc_array(matrix)).values) == 2 * dim - 1
+
+
+def _patterns(rng):
+    """Yield patterns of banded, crossed, blockwise and other precisions, of which some have a diagonal."""
+    dim = int(rng.integers(1, 6))
+    yield rng.random((dim, dim)) < rng.random()
+    dim = int(rng.integers(2, 120))
+    yield rng.random((dim, dim)) < rng.random() ** 3
+    yield np.abs(np.subtract.outer(np.arange(dim), np.arange(dim))) < rng.integers(1, 8)
+    yield _crossed(rng, *rng.integers(2, 60, 2), rng.random()) != 0
+    yield np.kron(np.eye(4), rng.random((15, 15)) < 0.3) != 0
+    dense = np.eye(dim, dtype=bool)
+    dense[rng.integers(0, dim, 3)] = True
+    yield dense
+
+
+def _crossed(rng, n_users, n_films, share):
+    """Return the precision of crossed effects and two coefficients, which has films of any popularity."""
+    rated = rng.random((n_users, n_films)) < share * rng.random(n_films)
+    users, films = np.nonzero(rated)
+    rows = np.hstack([np.eye(n_users)[users], np.eye(n_films)[films], rng.standard_normal((len(users), 2))])
+    return rows.T @ rows + np.diag(rng.uniform(0.5, 5, rows.shape[1]))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_order_is_that_of_a_complete_factorisation(seed):
+    rng = np.random.default_rng(seed)
+    for pattern in _patterns(rng):
+        matrix = sp.csc_array((pattern | pattern.T).astype(float))
+        dominant = sp.csc_array(matrix + sp.diags_array(1 + matrix.sum(axis=0)))
+        whole = splu(dominant, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+        np.testing.assert_array_equal(order_of(matrix), np.argsort(whole.perm_c))
+
+
+def _with_and_without_lapack(matrix, monkeypatch, least):
+    """Return the factors with LAPACK for at least so many last columns, and without; and the sizes of its blocks."""
+    sizes, dpftrf = [], lapack.dpftrf
+    monkeypatch.setattr(lapack, "dpftrf", lambda n, *args, **options: sizes.append(n) or dpftrf(n, *args, **options))
+    monkeypatch.setattr(module, "_BLOCK", least)
+    one = cholesky(sp.csc_array(matrix))
+    monkeypatch.setattr(module, "_BLOCK", len(matrix) + 1)
+    return one, cholesky(sp.csc_array(matrix)), sizes
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_dense_block_is_factorised_by_lapack(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    matrix = _crossed(rng, 90, 40, 0.5)
+    scale = 10.0 ** rng.uniform(-3, 3, len(matrix))
+    one, other, sizes = _with_and_without_lapack(matrix * np.outer(scale, scale), monkeypatch, 20)
+    assert len(sizes) == 1
+    assert 20 <= sizes[0] < len(matrix)
+    for part in ("starts", "rows", "order"):
+        np.testing.assert_array_equal(getattr(one, part), getattr(other, part))
+    lower, expected = (factor.lower.toarray() / scale[factor.order][:, None] for factor in (one, other))
+    np.testing.assert_allclose(lower, expected, atol=1e-12 * expected.max())
+    np.testing.assert_allclose(one.matrix() / np.outer(scale, scale), matrix, atol=1e-12 * matrix.max())
+
+
+def test_what_is_left_is_the_schur_complement():
+    matrix = _crossed(np.random.default_rng(1), 60, 20, 0.8)
+    matrix /= np.sqrt(np.outer(matrix.diagonal(), matrix.diagonal()))
+    lower = sp.csc_array(np.tril(matrix))
+    starts, _, values, n_left = _loop.modified_cholesky(lower.indptr, lower.indices, lower.data, 5)
+    first = len(matrix) - n_left
+    assert 10 < n_left < 30
+
+    def complement(eliminated):
+        beside = matrix[first:, eliminated]
+        schur = matrix[first:, first:] - beside @ np.linalg.solve(matrix[np.ix_(eliminated, eliminated)], beside.T)
+        return schur[np.tril_indices(n_left)]
+
+    found = np.zeros((n_left, n_left))
+    found.T[np.triu_indices(n_left)] = values[starts[first] :]
+    found = found[np.tril_indices(n_left)]
+    np.testing.assert_allclose(found, complement(np.arange(first)), atol=1e-14)
+    # Each column that is eliminated matters.
+    for left_out in range(first):
+        assert np.abs(found - complement(np.delete(np.arange(first), left_out))).max() > 1e-6
+
+
+@pytest.mark.parametrize("place", ["first columns", "block", "last pivot", "no number", "singular"])
+def test_a_dense_block_of_an_indefinite_matrix_is_as_without_lapack(place, monkeypatch):
+    matrix = _crossed(np.random.default_rng(2), 90, 40, 0.5)
+    order = order_of(sp.csc_array(matrix))
+    if place == "first columns":
+        matrix[order[0], order[0]] *= -1
+    elif place == "no number":
+        matrix[order[-3], order[-5]] = matrix[order[-5], order[-3]] = np.nan
+    else:
+        at = order[-20] if place == "block" else order[-1]
+        others = np.delete(np.arange(len(matrix)), at)
+        explained = matrix[at, others] @ np.linalg.solve(matrix[np.ix_(others, others)], matrix[others, at])
+        matrix[at, at] = explained * (1 + 1e-14 if place == "singular" else 0.999)
+    one, other, sizes = _with_and_without_lapack(matrix, monkeypatch, 20)
+    assert bool(sizes) == (place != "first columns")
+    for part, expected in zip(one, other, strict=True):
+        np.testing.assert_array_equal(part, expected)
+    if place != "no number":
+        assert np.isfinite(one.values).all()
+        assert one.is_of(sp.csc_array(matrix)) == (place == "singular")
+
+
+def test_a_small_dense_block_is_not_left(monkeypatch):
+    matrix = _crossed(np.random.default_rng(3), 90, 40, 0.5)
+    _, _, (n_left,) = _with_and_without_lapack(matrix, monkeypatch, 20)
+    for least, expected in [(n_left, [n_left]), (n_left + 1, [])]:
+        one, other, sizes = _with_and_without_lapack(matrix, monkeypatch, least)
+        assert sizes[:1] == expected
+        assert np.array_equal(one.values, other.values) == (not expected)
+
+
+def test_a_dense_precision_is_factorised_by_lapack(monkeypatch):
+    root = np.random.default_rng(4).standard_normal((50, 80))
+    one, _, sizes = _with_and_without_lapack(root @ root.T, monkeypatch, 20)
+    assert sizes == [50]
+    np.testing.assert_allclose(one.matrix(), root @ root.T, rtol=1e-12, atol=1e-12)
