@@ -19,6 +19,7 @@
 #include "cholesky.hpp"
 #include "full_data.hpp"
 #include "grouped.hpp"
+#include "minimum_degree.hpp"
 #include "normal_effects.hpp"
 #include "numbers.hpp"
 #include "surrogate_samplers.hpp"
@@ -439,6 +440,12 @@ void bind_transitions(nb::module_& m) {
       .def_prop_ro("n_candidates", [](const SurrogateDecider& self) { return self.counters().candidates; })
       .def_prop_ro("bound_tightness", [](const SurrogateDecider& self) { return self.counters().tightness; });
 
+  m.def(
+      "minimum_degree",
+      [](const Vector<std::int32_t>& starts, const Vector<std::int32_t>& rows, std::size_t most_bits) {
+        return to_numpy(MinimumDegree(to_vector(starts), to_vector(rows), most_bits).order());
+      },
+      "starts"_a, "rows"_a, "most_bits"_a = MinimumDegree::kMostBits);
   m.attr("LEAST_PIVOT") = kLeastPivot;
   m.def(
       "modified_cholesky",

@@ -1346,6 +1346,22 @@ class SurrogateHamiltonian:
     ) -> Transition:
         """Trajectories of a length uniform up to that of the given steps, each in as few steps as possible."""
 
+def minimum_degree(starts: NDArray[np.int32], rows: NDArray[np.int32], most_bits: int = 512) -> NDArray[np.int32]:
+    """Order of little fill-in for a symmetric matrix, that of multiple minimum external degree in SuperLU.
+
+    Parameters
+    ----------
+    starts, rows : ndarray
+        The pattern by columns.
+    most_bits : int
+        Most bits per element of the pattern for sets of all neighbours, dim^2 bits: faster if neighbours are many.
+
+    Returns
+    -------
+    ndarray
+        Which column stands at each place.
+    """
+
 LEAST_PIVOT: float
 
 def modified_cholesky(

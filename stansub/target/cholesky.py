@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import lapack
-from scipy.sparse.linalg import spilu
 
 from stansub import _loop
 from stansub.types import FloatArray
@@ -132,19 +131,7 @@ def order_of(matrix: sp.csc_array) -> NDArray[np.int32]:
 @functools.lru_cache(maxsize=4)
 def _order_of(starts: bytes, rows: bytes) -> NDArray[np.int32]:
     """Return the order for a pattern; cached, because tuning factorises many matrices of one pattern."""
-    indptr, indices = np.frombuffer(starts, np.int32), np.frombuffer(rows, np.int32)
-    pattern = sp.csc_array((np.ones(len(indices)), indices, indptr), shape=(len(indptr) - 1,) * 2)
-    dominant = sp.csc_array(pattern + sp.diags_array(1 + pattern.sum(axis=0)))
-    # The order precedes the factor, which is hardly more than a diagonal here.
-    found = spilu(
-        dominant,
-        drop_tol=1.0,
-        fill_factor=1.0,
-        permc_spec="MMD_AT_PLUS_A",
-        diag_pivot_thresh=0.0,
-        options={"SymmetricMode": True},
-    )
-    order = np.argsort(found.perm_c).astype(np.int32)
+    order = _loop.minimum_degree(np.frombuffer(starts, np.int32), np.frombuffer(rows, np.int32))
     order.setflags(write=False)
     return order
 

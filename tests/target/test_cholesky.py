@@ -122,6 +122,7 @@ def _patterns(rng):
     dense = np.eye(dim, dtype=bool)
     dense[rng.integers(0, dim, 3)] = True
     yield dense
+    yield np.eye(dim) * rng.integers(2) != 0
 
 
 def _crossed(rng, n_users, n_films, share):
@@ -132,14 +133,24 @@ def _crossed(rng, n_users, n_films, share):
     return rows.T @ rows + np.diag(rng.uniform(0.5, 5, rows.shape[1]))
 
 
+@pytest.mark.parametrize("most_bits", [0, 10**6])
 @pytest.mark.parametrize("seed", range(40))
-def test_the_order_is_that_of_a_complete_factorisation(seed):
+def test_the_order_is_that_of_superlu(seed, most_bits):
     rng = np.random.default_rng(seed)
     for pattern in _patterns(rng):
-        matrix = sp.csc_array((pattern | pattern.T).astype(float))
+        both = pattern | pattern.T if seed % 4 else pattern
+        matrix = sp.csc_array(both.astype(float))
         dominant = sp.csc_array(matrix + sp.diags_array(1 + matrix.sum(axis=0)))
         whole = splu(dominant, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-        np.testing.assert_array_equal(order_of(matrix), np.argsort(whole.perm_c))
+        found = _loop.minimum_degree(matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), most_bits)
+        np.testing.assert_array_equal(found, np.argsort(whole.perm_c))
+        np.testing.assert_array_equal(found, order_of(matrix))
+
+
+@pytest.mark.parametrize(("starts", "rows"), [([], []), ([0, 2], [0]), ([0, 1], [1]), ([0, 1], [-1]), ([0, 2, 1], [0])])
+def test_an_order_of_no_pattern(starts, rows):
+    with pytest.raises(ValueError, match="pattern"):
+        _loop.minimum_degree(np.array(starts, np.int32), np.array(rows, np.int32))
 
 
 def _with_and_without_lapack(matrix, monkeypatch, least):
