@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -60,7 +61,8 @@ struct Tables {
 // is a function of the scales as in coordinates.hpp, other coefficients, and a likelihood that is normal in u and these
 // coefficients, exp(b.v - v.M v / 2) with v = A u. theta has u, plus a mean that other coefficients determine, or z of a
 // block. Given the scales, coefficients are drawn as v, whose precision is sparse where that of u is not: of the steps u of a
-// random walk, each is read by all later observations.
+// random walk, each is read by all later observations. They are drawn all at once, or in parts given the rest, where the
+// factor of the whole precision would have many elements: crossed effects of thousands of users and films.
 class NormalEffects {
  public:
   struct Blocks {
@@ -83,26 +85,34 @@ class NormalEffects {
     std::vector<double> values;
   };
 
+  // The parts in which coefficients are drawn: their sizes, and by part the pattern of the factor and the coefficient at each
+  // place of it. A coefficient may be in several parts; those of a block are together.
+  struct Parts {
+    std::vector<std::int32_t> sizes, starts, rows, members;
+  };
+
   // Student's t distribution from which scales are proposed: its centre and root, by rows; or empty for none.
   struct Proposal {
     std::vector<double> centre, root;
   };
 
   NormalEffects(std::vector<std::int32_t> coefficients, std::vector<std::int32_t> scales, Tables tables, Blocks blocks,
-                SoftMinima::Rows rows, Normal normal, SparseCholesky pattern, Moves moves, double share, Proposal proposal,
+                SoftMinima::Rows rows, Normal normal, const Parts& parts, Moves moves, double share, Proposal proposal,
                 Means means, Combination combination)
       : coefficient_places_(std::move(coefficients)), scale_places_(std::move(scales)), tables_(std::move(tables)),
         functions_(std::move(rows)), normal_(std::move(normal)), share_(share), proposal_(std::move(proposal)),
-        cholesky_(std::move(pattern)), means_(std::move(means)), combination_(std::move(combination)) {
+        means_(std::move(means)), combination_(std::move(combination)) {
     const std::size_t d = coefficient_places_.size();
-    if (normal_.linear.size() != d || normal_.starts.size() != d + 1 || cholesky_.factor().dim() != d ||
+    if (normal_.linear.size() != d || normal_.starts.size() != d + 1 ||
         means_.starts.size() != d + 1 || combination_.is_identity() || tables_.values.size() != scale_places_.size() * tables_.n ||
         tables_.slopes.size() != tables_.values.size() ||
         (!proposal_.centre.empty() && proposal_.centre.size() != scale_places_.size()) ||
-        proposal_.root.size() != proposal_.centre.size() * proposal_.centre.size())
+        proposal_.root.size() != proposal_.centre.size() * proposal_.centre.size() ||
+        (proposes() && parts.sizes.size() != 1))
       throw std::invalid_argument("the parts of normal effects do not fit together");
     set_blocks(std::move(blocks));
-    set_elements();
+    set_parts(parts);
+    set_diagonal();
     for (std::size_t m = 0; m + 1 < moves.starts.size(); ++m) add_move(moves, m);
     now_ = {std::vector<double>(scale_places_.size()), functions_.values(), std::vector<double>(d),
             std::vector<double>(d), std::vector<double>(d)};
@@ -171,17 +181,17 @@ class NormalEffects {
   // Moves the scales, with the factor, to an independent proposal, or to one near them; false if there is none. Effects stay
   // as they are.
   bool propose(bitgen_t* bits) {
-    kept_ = {now_.scales, now_.functions, cholesky_.values(), x_};
+    keep();
     now_.scales = proposal_.centre;
     return shift(bits, std::sqrt(kFreedom / random_chisquare(bits, kFreedom)));
   }
   bool propose_nearby(bitgen_t* bits) {
-    kept_ = {now_.scales, now_.functions, cholesky_.values(), x_};
+    keep();
     return shift(bits, kNearby / std::sqrt(static_cast<double>(now_.scales.size())));
   }
 
   // Moves the scales, with the factor, to where they were before the last proposal.
-  void take_back() { std::tie(now_.scales, now_.functions, cholesky_.values(), x_) = kept_; }
+  void take_back() { std::tie(now_.scales, now_.functions, whole().cholesky.values(), x_) = kept_; }
 
   // Log density of the proposal at the scales, up to a constant.
   double log_proposal() {
@@ -195,47 +205,25 @@ class NormalEffects {
     return -0.5 * (kFreedom + static_cast<double>(n)) * std::log1p(squares / kFreedom);
   }
 
-  // L with L L' the precision of the coefficients given the scales, and x = L^-1 b. False if it is not positive definite.
-  bool factorise() {
-    std::vector<double>& values = cholesky_.values();
-    std::fill(values.begin(), values.end(), 0.0);
-    for (const auto& [at, value] : elements_) values[at] = value;
-    for (const Block& block : blocks_) {
-      fill(block, now_.functions.data() + block.first);
-      add_precision(block);
-    }
-    if (!cholesky_.factorise()) return false;
-    const SparseCholesky& factor = cholesky_.factor();
-    x_.resize(factor.dim());
-    for (std::size_t k = 0; k < factor.dim(); ++k) x_[k] = normal_.linear[factor.order[k]];
-    factor.forward(x_);
-    return true;
-  }
+  // L with L L' the precision of all coefficients given the scales, and x = L^-1 b. False if it is not positive definite.
+  bool factorise() { return factorise(whole()); }
 
   // Standard normal numbers e with v = m + P' L'^-1 e, where m is the mean of v given the scales and L L' its precision, as
   // factorised last.
   void standardise(double* e) {
-    const SparseCholesky& factor = cholesky_.factor();
+    const Part& part = whole();
     combination_.combine(now_.effects.data(), combined_);
-    noise_.resize(factor.dim());
-    for (std::size_t k = 0; k < factor.dim(); ++k) noise_[k] = combined_[factor.order[k]];
-    factor.times_transpose(noise_);
-    for (std::size_t k = 0; k < factor.dim(); ++k) e[k] = noise_[k] - x_[k];
+    noise_.resize(part.dim());
+    for (std::size_t k = 0; k < part.dim(); ++k) noise_[k] = combined_[part.members[k]];
+    part.cholesky.factor().times_transpose(noise_);
+    for (std::size_t k = 0; k < part.dim(); ++k) e[k] = noise_[k] - x_[k];
   }
 
   // u and z from these numbers.
   void set_standardised(const double* e) {
-    const SparseCholesky& factor = cholesky_.factor();
-    noise_.resize(factor.dim());
-    for (std::size_t k = 0; k < factor.dim(); ++k) noise_[k] = x_[k] + e[k];
-    factor.backward(noise_);
-    combined_.resize(factor.dim());
-    for (std::size_t k = 0; k < factor.dim(); ++k) combined_[factor.order[k]] = noise_[k];
-    combination_.separate(combined_.data(), now_.effects.data());
-    for (const Block& block : blocks_) {
-      fill(block, now_.functions.data() + block.first);
-      standardise(block);
-    }
+    combined_.resize(n_coefficients());
+    set_combined(whole(), e);
+    separate();
   }
 
   // Logarithm of |d theta / d e| with the scales fixed, up to a constant.
@@ -263,11 +251,11 @@ class NormalEffects {
         noise_[block.places[i]] = sum / lower_[i * block.size + i];
       }
     }
-    const SparseCholesky& factor = cholesky_.factor();
+    const Part& part = whole();
     combination_.pull(noise_.data(), combined_);
-    found.resize(factor.dim());
-    for (std::size_t k = 0; k < factor.dim(); ++k) found[k] = combined_[factor.order[k]];
-    factor.forward(found);
+    found.resize(part.dim());
+    for (std::size_t k = 0; k < part.dim(); ++k) found[k] = combined_[part.members[k]];
+    part.cholesky.factor().forward(found);
   }
 
   // A draw of all scales and coefficients, in a share of the sweeps between moves of scales and these again in reverse.
@@ -296,6 +284,26 @@ class NormalEffects {
     std::int32_t size;
     std::size_t first;  // function
     bool has_effects;
+  };
+  struct Element {
+    std::int32_t at;
+    double value;
+  };
+  // Coefficients that are drawn together, given the others and the scales, from the factor of their precision.
+  struct Part {
+    RepeatedCholesky cholesky;
+    std::vector<std::int32_t> members, places;  // the coefficient at each place of the factor, and this place or -1
+    std::vector<std::int32_t> blocks;
+    std::vector<Element> elements;              // those of M in the factor
+    std::vector<Element> block_elements;        // with the factor of an element of a block's precision
+    std::vector<std::size_t> block_ends;        // after the last one of each such element
+    std::vector<std::int32_t> readers;          // members that share elements of M with others
+
+    std::size_t dim() const { return members.size(); }
+    std::int32_t index(std::int32_t i, std::int32_t j) const {
+      if (places[i] < 0 || places[j] < 0) throw std::invalid_argument("a block of effects is in several parts");
+      return cholesky.index(places[i], places[j]);
+    }
   };
   struct Move {
     std::vector<std::int32_t> scales;
@@ -334,29 +342,68 @@ class NormalEffects {
     for (const Block& block : blocks_) z_.resize(std::max(z_.size(), static_cast<std::size_t>(block.size)));
   }
 
-  // Where the elements of M and of the blocks' precisions stand in the factor.
-  void set_elements() {
-    for (std::size_t i = 0; i < normal_.linear.size(); ++i)
+  Part& whole() { return parts_.front(); }
+  const Part& whole() const { return parts_.front(); }
+
+  void set_parts(const Parts& parts) {
+    if (parts.sizes.empty()) throw std::invalid_argument("the coefficients have no parts");
+    auto start = parts.starts.begin();
+    auto row = parts.rows.begin();
+    auto member = parts.members.begin();
+    for (const std::int32_t n : parts.sizes) {
+      if (n < 1 || parts.starts.end() - start < n + 1 || parts.members.end() - member < n || start[n] < 0 ||
+          parts.rows.end() - row < start[n] || std::any_of(member, member + n, [&](std::int32_t i) {
+            return i < 0 || i >= static_cast<std::int32_t>(n_coefficients());
+          }))
+        throw std::invalid_argument("the parts of the coefficients do not fit together");
+      std::vector<std::int32_t> order(n);
+      std::iota(order.begin(), order.end(), 0);
+      LowerTriangle pattern{{start, start + n + 1}, {row, row + start[n]}, std::vector<double>(start[n], 1.0)};
+      parts_.push_back({RepeatedCholesky({std::move(pattern), std::move(order)}), {member, member + n},
+                        std::vector<std::int32_t>(n_coefficients(), -1), {}, {}, {}, {}, {}});
+      set_elements(parts_.back());
+      row += start[n];
+      start += n + 1;
+      member += n;
+    }
+    for (std::size_t i = 0; i < n_coefficients(); ++i)
+      if (std::none_of(parts_.begin(), parts_.end(), [&](const Part& one) { return one.places[i] >= 0; }))
+        throw std::invalid_argument("a coefficient is in no part");
+  }
+
+  // Where the elements of M and of the blocks' precisions stand in the factor of a part.
+  void set_elements(Part& part) const {
+    for (std::size_t k = 0; k < part.dim(); ++k) part.places[part.members[k]] = static_cast<std::int32_t>(k);
+    for (const std::int32_t i : part.members) {
+      bool reads = false;
       for (std::int32_t k = normal_.starts[i]; k < normal_.starts[i + 1]; ++k) {
         const std::int32_t j = normal_.columns[k];
-        if (j > static_cast<std::int32_t>(i)) continue;
-        elements_.push_back({cholesky_.index(static_cast<std::int32_t>(i), j), normal_.values[k]});
+        if (part.places[j] < 0) {
+          reads = true;
+        } else if (j <= i) {
+          part.elements.push_back({part.index(i, j), normal_.values[k]});
+        }
       }
-    for (const Block& block : blocks_)
+      if (reads) part.readers.push_back(i);
+    }
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      const Block& block = blocks_[b];
+      if (part.places[combination_.rows().places.at(combination_.rows().starts[block.places[0]])] < 0) continue;
+      part.blocks.push_back(static_cast<std::int32_t>(b));
       for (std::int32_t i = 0; i < block.size; ++i)
         for (std::int32_t j = 0; j <= i; ++j) {
-          add_products(block.places[i], block.places[j]);
-          block_ends_.push_back(block_elements_.size());
+          add_products(part, block.places[i], block.places[j]);
+          part.block_ends.push_back(part.block_elements.size());
         }
-    set_diagonal();
+    }
   }
 
   // Where r s' + s r', or r r', stands in the factor, with r and s rows of R: what an element of a block's precision adds.
-  void add_products(std::int32_t i, std::int32_t j) {
+  void add_products(Part& part, std::int32_t i, std::int32_t j) const {
     each_entry(combination_.rows(), i, [&](std::int32_t a, double r) {
       each_entry(combination_.rows(), j, [&](std::int32_t b, double s) {
         if (i == j && b > a) return;
-        block_elements_.push_back({cholesky_.index(a, b), i != j && a == b ? 2 * r * s : r * s});
+        part.block_elements.push_back({part.index(a, b), i != j && a == b ? 2 * r * s : r * s});
       });
     });
   }
@@ -470,15 +517,62 @@ class NormalEffects {
     }
   }
 
+  // Draws each part given the others, and again in reverse, so that a sweep is reversible.
   bool draw(bitgen_t* bits) {
-    if (!factorise()) return false;
-    draw_scales(bits);
-    standard_.resize(x_.size());
-    random_standard_normal_fill(bits, static_cast<npy_intp>(standard_.size()), standard_.data());
-    set_standardised(standard_.data());
+    combination_.combine(now_.effects.data(), combined_);
+    const std::size_t n = parts_.size();
+    for (std::size_t k = 0; k < 2 * n - 1; ++k) {
+      Part& part = parts_[std::min(k, 2 * n - 2 - k)];
+      if (!factorise(part)) return false;
+      draw_scales(bits);
+      standard_.resize(part.dim());
+      random_standard_normal_fill(bits, static_cast<npy_intp>(standard_.size()), standard_.data());
+      set_combined(part, standard_.data());
+    }
+    separate();
     set_slope();
     return true;
   }
+
+  // L with L L' the precision of a part's coefficients given the scales, and x = L^-1 c, where c is b less the products of M
+  // with other coefficients. False if it is not positive definite.
+  bool factorise(Part& part) {
+    std::vector<double>& values = part.cholesky.values();
+    std::fill(values.begin(), values.end(), 0.0);
+    for (const auto& [at, value] : part.elements) values[at] = value;
+    std::size_t element = 0;
+    for (const std::int32_t b : part.blocks) {
+      fill(blocks_[b], now_.functions.data() + blocks_[b].first);
+      element = add_precision(part, blocks_[b], element);
+    }
+    if (!part.cholesky.factorise()) return false;
+    x_.resize(part.dim());
+    for (std::size_t k = 0; k < part.dim(); ++k) x_[k] = normal_.linear[part.members[k]];
+    for (const std::int32_t i : part.readers)
+      for (std::int32_t k = normal_.starts[i]; k < normal_.starts[i + 1]; ++k)
+        if (part.places[normal_.columns[k]] < 0) x_[part.places[i]] -= normal_.values[k] * combined_[normal_.columns[k]];
+    part.cholesky.factor().forward(x_);
+    return true;
+  }
+
+  // v of a part from standard normal numbers, as factorised last.
+  void set_combined(const Part& part, const double* e) {
+    noise_.resize(part.dim());
+    for (std::size_t k = 0; k < part.dim(); ++k) noise_[k] = x_[k] + e[k];
+    part.cholesky.factor().backward(noise_);
+    for (std::size_t k = 0; k < part.dim(); ++k) combined_[part.members[k]] = noise_[k];
+  }
+
+  // u and z from v.
+  void separate() {
+    combination_.separate(combined_.data(), now_.effects.data());
+    for (const Block& block : blocks_) {
+      fill(block, now_.functions.data() + block.first);
+      standardise(block);
+    }
+  }
+
+  void keep() { kept_ = {now_.scales, now_.functions, whole().cholesky.values(), x_}; }
 
   bool shift(bitgen_t* bits, double size) {
     const std::size_t n = now_.scales.size();
@@ -515,14 +609,14 @@ class NormalEffects {
 
   // Logarithm of the determinant of L.
   double log_determinant() const {
-    const SparseCholesky& factor = cholesky_.factor();
+    const SparseCholesky& factor = whole().cholesky.factor();
     double sum = 0;
     for (std::size_t j = 0; j < factor.dim(); ++j) sum += std::log(factor.values[factor.starts[j]]);
     return sum;
   }
 
-  // Adds (S S')^-1 of a block, whose S is filled in, to the matrix to factorise.
-  void add_precision(const Block& block) {
+  // Adds (S S')^-1 of a block, whose S is filled in, to the matrix to factorise; elements of blocks are counted on.
+  std::size_t add_precision(Part& part, const Block& block, std::size_t element) {
     const std::int32_t k = block.size;
     inverse_.assign(static_cast<std::size_t>(k) * k, 0.0);
     for (std::int32_t j = 0; j < k; ++j)
@@ -531,14 +625,14 @@ class NormalEffects {
         for (std::int32_t m = j; m < i; ++m) sum -= lower_[i * k + m] * inverse_[m * k + j];
         inverse_[i * k + j] = sum / lower_[i * k + i];
       }
-    std::size_t element = block.first;
     for (std::int32_t i = 0; i < k; ++i)
       for (std::int32_t j = 0; j <= i; ++j, ++element) {
-        for (std::size_t at = element > 0 ? block_ends_[element - 1] : 0; at < block_ends_[element]; ++at)
+        for (std::size_t at = element > 0 ? part.block_ends[element - 1] : 0; at < part.block_ends[element]; ++at)
           for (std::int32_t m = i; m < k; ++m)
-            cholesky_.values()[block_elements_[at].at] +=
-                block_elements_[at].value * (inverse_[m * k + i] * inverse_[m * k + j]);
+            part.cholesky.values()[part.block_elements[at].at] +=
+                part.block_elements[at].value * (inverse_[m * k + i] * inverse_[m * k + j]);
       }
+    return element;
   }
 
   void move(const Move& one, bitgen_t* bits) {
@@ -708,19 +802,12 @@ class NormalEffects {
   Normal normal_;
   double share_;  // of the sweeps that have moves
   Proposal proposal_;
-  RepeatedCholesky cholesky_;
+  std::vector<Part> parts_;
   Means means_;
   Combination combination_;
   Blocks own_;
   std::vector<Block> blocks_;
   std::vector<Move> moves_;
-  struct Element {
-    std::int32_t at;
-    double value;
-  };
-  std::vector<Element> elements_;
-  std::vector<Element> block_elements_;   // with the factor of an element of a block's precision
-  std::vector<std::size_t> block_ends_;   // after the last one of each such element
   std::vector<double> diagonal_;
   State now_;
   std::vector<double> change_, combined_change_, combined_, moved_, lower_, inverse_, x_, noise_, standard_, z_;

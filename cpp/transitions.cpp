@@ -276,7 +276,7 @@ void bind_transitions(nb::module_& m) {
              const Vector<std::int32_t>& columns, const Vector<double>& factors, const Vector<double>& constants,
              const Vector<std::uint8_t>& has_effects, const Vector<std::int32_t>& precision_starts,
              const Vector<std::int32_t>& precision_columns, const Vector<double>& precision,
-             const Vector<double>& linear, const Vector<std::int32_t>& pattern_starts,
+             const Vector<double>& linear, const Vector<std::int32_t>& part_sizes, const Vector<std::int32_t>& pattern_starts,
              const Vector<std::int32_t>& pattern_rows, const Vector<std::int32_t>& order,
              const Vector<std::int32_t>& move_starts, const Vector<std::int32_t>& move_columns,
              const Vector<double>& directions, const Vector<double>& widths,
@@ -291,8 +291,7 @@ void bind_transitions(nb::module_& m) {
                 {to_vector(sizes), to_vector(places), to_vector(has_effects)},
                 {to_vector(counts), to_vector(starts), to_vector(columns), to_vector(factors), to_vector(constants)},
                 {to_vector(precision_starts), to_vector(precision_columns), to_vector(precision), to_vector(linear)},
-                SparseCholesky{{to_vector(pattern_starts), to_vector(pattern_rows),
-                                std::vector<double>(pattern_rows.shape(0), 1.0)}, to_vector(order)},
+                {to_vector(part_sizes), to_vector(pattern_starts), to_vector(pattern_rows), to_vector(order)},
                 {to_vector(move_starts), to_vector(move_columns), to_vector(directions), to_vector(widths),
                  to_vector(fixes_effects)},
                 share, {to_vector(centre), numbers(root)},
@@ -303,7 +302,7 @@ void bind_transitions(nb::module_& m) {
           },
           "coefficients"_a, "scales"_a, "low"_a, "step"_a, "values"_a, "slopes"_a, "sizes"_a, "places"_a, "counts"_a,
           "starts"_a, "columns"_a, "factors"_a, "constants"_a, "has_effects"_a, "precision_starts"_a, "precision_columns"_a,
-          "precision"_a, "linear"_a, "pattern_starts"_a, "pattern_rows"_a, "order"_a, "move_starts"_a,
+          "precision"_a, "linear"_a, "part_sizes"_a, "pattern_starts"_a, "pattern_rows"_a, "order"_a, "move_starts"_a,
           "move_columns"_a, "directions"_a, "widths"_a, "fixes_effects"_a, "share"_a, "centre"_a, "root"_a,
           "mean_starts"_a, "mean_columns"_a, "means"_a, "column_starts"_a, "column_places"_a, "column_values"_a, "row_starts"_a,
           "row_places"_a, "row_values"_a)
@@ -456,6 +455,15 @@ void bind_transitions(nb::module_& m) {
                               n_left);
       },
       "starts"_a, "rows"_a, "values"_a, "least_left"_a);
+  m.def(
+      "cholesky_pattern",
+      [](const Vector<std::int32_t>& starts, const Vector<std::int32_t>& rows) {
+        const LowerTriangle triangle{to_vector(starts), to_vector(rows), std::vector<double>(rows.shape(0))};
+        triangle.check();
+        LowerTriangle found = factor_pattern(triangle);
+        return nb::make_tuple(to_numpy(std::move(found.starts)), to_numpy(std::move(found.rows)));
+      },
+      "starts"_a, "rows"_a);
   m.def(
       "cholesky_solve",
       [](const Vector<std::int32_t>& starts, const Vector<std::int32_t>& rows, const Vector<double>& values,

@@ -1216,6 +1216,7 @@ class NormalEffects:
         precision_columns: NDArray[np.int32],
         precision: NDArray[np.float64],
         linear: NDArray[np.float64],
+        part_sizes: NDArray[np.int32],
         pattern_starts: NDArray[np.int32],
         pattern_rows: NDArray[np.int32],
         order: NDArray[np.int32],
@@ -1382,6 +1383,11 @@ def modified_cholesky(
         The same of L.
     n_left : int
         Number of the last columns that are left; their values are the Schur complement of the others.
+    """
+
+def cholesky_pattern(starts: NDArray[np.int32], rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Places of the elements of L, by columns, from those of the lower triangle of L L', whose columns begin with
+    their diagonal.
     """
 
 def cholesky_solve(

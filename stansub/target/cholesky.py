@@ -59,6 +59,23 @@ class Factor(NamedTuple):
         return out
 
 
+class Pattern(NamedTuple):
+    """Places of the elements of a factor, as in `Factor`."""
+
+    starts: NDArray[np.int32]
+    rows: NDArray[np.int32]
+    order: NDArray[np.int32]
+
+
+def pattern_of(matrix: sp.csc_array) -> Pattern:
+    """Return the pattern of the factor of a symmetric matrix with a stored diagonal, in an order of little fill-in."""
+    order = order_of(matrix)
+    triangle = sp.tril(sp.csc_array(matrix[order][:, order]), format="csc")
+    triangle.sort_indices()
+    starts, rows = _loop.cholesky_pattern(triangle.indptr.astype(np.int32), triangle.indices.astype(np.int32))
+    return Pattern(starts, rows, order)
+
+
 def cholesky(precision: sp.csc_array, order: NDArray[np.int32] | None = None) -> Factor:
     """Return the factor of a symmetric matrix, with an increased diagonal if it is not positive definite.
 

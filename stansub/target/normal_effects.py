@@ -54,10 +54,12 @@ class NormalEffects:
     precision: FloatArray
     linear: FloatArray
     """M by rows, and b, of the likelihood exp(b . v - v . M v / 2), where v are combinations of the coefficients."""
+    part_sizes: Places
+    """Number of combinations in each part that is drawn at once, given the others; one part has all of them."""
     pattern_starts: Places
     pattern_rows: Places
     order: Places
-    """Pattern and order of the Cholesky factor of the combinations' precision."""
+    """Pattern and order of the Cholesky factor of the combinations' precision, part by part."""
     move_starts: Places
     move_columns: Places
     directions: FloatArray
@@ -84,6 +86,13 @@ class NormalEffects:
     def dim(self) -> int:
         """Return the number of parameters."""
         return len(self.coefficients) + len(self.scales)
+
+    @property
+    def factor_operations(self) -> FloatArray:
+        """Return the operations of the Cholesky factor of each part, shape (n_parts,)."""
+        ends = np.cumsum(self.part_sizes)
+        lengths = np.delete(np.diff(self.pattern_starts), np.cumsum(self.part_sizes + 1)[:-1] - 1).astype(float)
+        return np.add.reduceat(lengths**2, ends - self.part_sizes)
 
     def compiled(self) -> _loop.NormalEffects:
         """Return the density and its sampler, for one thread."""

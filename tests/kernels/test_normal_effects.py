@@ -53,8 +53,8 @@ def without_observations(noise: float) -> NormalEffects:
         np.tile(-(NODES**2) / 2, (3, 1)), np.tile(-NODES, (3, 1)),
         places([1, 1, 1, 2, 1]), places(range(6)), places(COUNTS), places(FUNCTIONS.indptr), places(FUNCTIONS.indices),
         FUNCTIONS.data, CONSTANTS, np.array([0, 0, 0, 0, 1], np.uint8), places(rows.indptr), places(rows.indices),
-        rows.data, np.zeros(N_COEFFICIENTS), factor.starts, factor.rows, factor.order, places(LINES.indptr),
-        places(LINES.indices), LINES.data, np.full(8, 1.0), FIXES, 1.0, np.array([0.2, -0.1, 0.3]), ROOT,
+        rows.data, np.zeros(N_COEFFICIENTS), places([N_COEFFICIENTS]), factor.starts, factor.rows, factor.order,
+        places(LINES.indptr), places(LINES.indices), LINES.data, np.full(8, 1.0), FIXES, 1.0, np.array([0.2, -0.1, 0.3]), ROOT,
         places([0, 0, 0, 0, 0, 0, 1, 1]), places([6]), np.array([MEAN]), Combination.of(UNIT.tocsc(), UNIT),
     )  # fmt: skip
 
@@ -142,6 +142,39 @@ def sweep_of_combinations(of: NormalEffects, rng: np.random.Generator, theta: Ar
     sweep(combined(of), rng, theta)
 
 
+def patterns(of: NormalEffects, members: list[list[int]]) -> NormalEffects:
+    """With coefficients drawn in parts."""
+    matrix = sp.csc_array((of.precision, of.precision_columns, of.precision_starts)).toarray() + 99 * UNIT.toarray()
+    factors = [cholesky(sp.csc_array(matrix[np.ix_(own, own)])) for own in members]
+    return replace(
+        of,
+        **NO_PROPOSAL,
+        part_sizes=places([len(own) for own in members]),
+        pattern_starts=np.concatenate([one.starts for one in factors]),
+        pattern_rows=np.concatenate([one.rows for one in factors]),
+        order=places(np.concatenate([np.array(own)[one.order] for own, one in zip(members, factors, strict=True)])),
+    )
+
+
+# The common coefficient is in each.
+PARTS = [[0, 1, 2, 6], [3, 4, 6], [5, 6]]
+
+
+def sweep_of_parts(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
+    sweep(patterns(of, PARTS), rng, theta)
+
+
+def parts_without_others(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
+    """Without the products with coefficients of other parts."""
+    matrix = sp.csr_array((of.precision, of.precision_columns, of.precision_starts)).toarray()
+    own = np.zeros_like(matrix)
+    for part in PARTS:
+        own[np.ix_(part, part)] = matrix[np.ix_(part, part)]
+    rows = sp.csr_array(own)
+    precision = {"precision": rows.data, "precision_columns": places(rows.indices)}
+    sweep(patterns(replace(of, **precision, precision_starts=places(rows.indptr)), PARTS), rng, theta)
+
+
 def with_moves(of: NormalEffects, n: int) -> NormalEffects:
     """Of the first lines only, along which effects are fixed."""
     rows = LINES[:n]
@@ -209,7 +242,7 @@ def differences(kernel: Kernel, noise: float = NOISE, n: int = 2000) -> tuple[Ar
     return z(changes), z(flows)
 
 
-@pytest.mark.parametrize("kernel", [sweep, sweep_of_combinations])
+@pytest.mark.parametrize("kernel", [sweep, sweep_of_combinations, sweep_of_parts])
 def test_a_sweep_is_reversible(kernel: Kernel) -> None:
     changes, flows = differences(kernel)
     assert np.abs(changes).max() < 4
@@ -247,7 +280,7 @@ def test_fitted_proposals_of_all_scales_are_accepted() -> None:
     assert not np.diff(scales(replace(with_moves(effects(y), 0), **NO_PROPOSAL)), axis=0).any()
 
 
-@pytest.mark.parametrize("broken", [without_jacobian, other_prior, other_rate])
+@pytest.mark.parametrize("broken", [without_jacobian, other_prior, other_rate, parts_without_others])
 def test_broken_sweeps_are_seen(broken: Kernel) -> None:
     assert np.abs(differences(broken)[0]).max() > 6
 
@@ -370,3 +403,31 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         replace(effects(np.zeros(9)), root=np.eye(2)).compiled()
     with pytest.raises(ValueError, match="do not fit together"):
         replace(effects(np.zeros(9)), combination=Combination.none()).compiled()
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ([[0, 1, 2, 6], [3, 4, 6]], "a coefficient is in no part"),
+        ([[0, 1, 2, 3, 6], [4, 5, 6]], "a block of effects is in several parts"),
+    ],
+)
+def test_parts_of_coefficients_that_do_not_fit_are_refused(members: list[list[int]], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        patterns(effects(np.zeros(9)), members).compiled()
+
+
+@pytest.mark.parametrize("member", [-1, N_COEFFICIENTS])
+def test_a_part_without_a_coefficient_is_refused(member: int) -> None:
+    of = patterns(effects(np.zeros(9)), PARTS)
+    of.order[-1] = member
+    with pytest.raises(ValueError, match="do not fit together"):
+        of.compiled()
+    with pytest.raises(ValueError, match="no parts"):
+        replace(of, part_sizes=places([])).compiled()
+
+
+def test_all_scales_are_not_proposed_with_several_parts() -> None:
+    of = effects(np.zeros(9))
+    with pytest.raises(ValueError, match="do not fit together"):
+        replace(patterns(of, PARTS), centre=of.centre, root=of.root).compiled()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stansub.target.approximation import Approximation
 from stansub.target.sparse import Quadratic
+from stansub.tuning.effects import parts
 from stansub.tuning.effects.centred_effects import centred
 from stansub.tuning.effects.coordinates import find_effects
 from stansub.tuning.effects.normal_effects import Structure
@@ -73,6 +74,23 @@ def test_the_density_is_the_surrogate_s(draws: Array) -> None:
     points = np.random.default_rng(4).standard_normal((8, DIM))
     gaps = [compiled.log_density(theta) - normal_prior(theta) - about(phi(theta)) for theta in points]
     np.testing.assert_allclose(gaps, gaps[0], atol=1e-4)
+
+
+def test_coefficients_are_drawn_in_parts_if_their_factor_would_be_dear(
+    draws: Array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    structure, about = found(normal_prior, draws), expansion()
+    assert structure is not None
+    whole = structure.about(about, draws)
+    monkeypatch.setattr(parts, "_DEAR", 0.0)
+    monkeypatch.setattr(parts, "_JOINED", 0.0)
+    in_parts = structure.about(about, draws)
+    assert len(whole.part_sizes) == 1
+    # Three effects with local scales, those centred, and the pair; each with alpha.
+    assert sorted(in_parts.part_sizes) == [2, 2, 2, 3, 3]
+    assert not in_parts.centre.size
+    point = np.random.default_rng(4).standard_normal(DIM)
+    assert in_parts.compiled().log_density(point) == whole.compiled().log_density(point)
 
 
 def test_scales_may_be_bounded(draws: Array) -> None:

@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from stansub.kernels.surrogate import GivenScales, NoUTurn
-from stansub.progress import Progress
+from stansub.kernels.surrogate import Gibbs, GivenScales, NoUTurn
 from stansub.target.approximation import Approximation
 from stansub.target.sparse import Quadratic
 from stansub.tuning.surrogates import given_scales as surrogate_given_scales
 from stansub.tuning.surrogates.given_scales import GivenScalesTuner
 from stansub.tuning.surrogates.hmc import Tuned
 from stansub.tuning.surrogates.of_effects import EffectsTuner
-from stansub.tuning.surrogates.surrogate import Exploration, _Explored
+from stansub.tuning.surrogates.sampler_choice import choose_sampler
 
 DIM = 3
 ABOUT = Approximation.plain(Quadratic.of(np.zeros(1), 0.0, np.zeros(1), sp.csr_array(np.eye(1))))
@@ -187,11 +186,25 @@ def test_samplers_of_effects_are_for_funnels_and_where_trees_are_slow(
         given[-1](found)
         return found
 
-    split: Any = SimpleNamespace(surrogate=lambda _: None)
-    trees_tuner: Any = SimpleNamespace(finish=finish)
-    exploration = Exploration(split, trees_tuner, effects(DEAR, None, uncertain=uncertain), Progress())
-    found = exploration.finish(_Explored(ABOUT, Tuned(inner, START), 0.0, 0.1, np.zeros(1)))
+    tuner: Any = SimpleNamespace(finish=finish)
+    found = choose_sampler(nowhere, ABOUT, Tuned(inner, START), tuner, effects(DEAR, None, uncertain=uncertain))
     assert ("trees" if isinstance(found.inner, NoUTurn) else "effects") == expected
-    alone = Exploration(split, trees_tuner, None, Progress())
     if trees is not None:
-        assert isinstance(alone.finish(_Explored(ABOUT, Tuned(inner, START), 0.0, 0.1, np.zeros(1))).inner, NoUTurn)
+        alone = choose_sampler(nowhere, ABOUT, Tuned(inner, START), tuner, None)
+        assert isinstance(alone.inner, NoUTurn)
+
+
+@pytest.mark.parametrize(
+    ("n_parts", "swept", "expected"),
+    [(2, CHEAP, "effects"), (2, NEVER, "trees"), (2, None, "trees"), (1, CHEAP, "trees")],
+)
+def test_effects_in_parts_are_swept_without_trying_trees_unless_they_mix_slowly(
+    n_parts: int, swept: Tuned | None, expected: str
+) -> None:
+    nowhere: Any = None
+    own: Any = SimpleNamespace(part_sizes=np.ones(n_parts, np.int32))
+    inner = NoUTurn(nowhere, nowhere, nowhere, 0.1)
+    trees = Tuned(inner, START, 1.0, 9.0)
+    tuner: Any = SimpleNamespace(round=lambda *_: trees, finish=lambda *_: trees)
+    found = choose_sampler(nowhere, ABOUT, Tuned(Gibbs(own), START), tuner, effects(None, swept))
+    assert found is (swept if expected == "effects" else trees)

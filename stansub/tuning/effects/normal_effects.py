@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from stansub.errors import EndedError, RunError
 from stansub.target.affine import AffineMap
 from stansub.target.approximation import Approximation
-from stansub.target.cholesky import cholesky
 from stansub.target.coordinates import Combination, Coordinates
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.split import Split
@@ -28,6 +27,7 @@ from stansub.tuning.effects.centred_effects import ROUNDING, centred, means_of
 from stansub.tuning.effects.combinations import combined
 from stansub.tuning.effects.coordinates import Effects, unit_columns
 from stansub.tuning.effects.effect_functions import Functions, slopes_of_log_determinant, triangles_of
+from stansub.tuning.effects.parts import groups_of, parts_of
 from stansub.types import FloatArray
 
 Places = NDArray[np.int64]
@@ -315,7 +315,11 @@ class Structure:
         of_scale[self.scales] = np.arange(len(self.scales))
         places = index[functions.places]
         precision, linear = self._normal(approximation, draws)
-        factor = cholesky(self._dominant(precision, places))
+        groups = groups_of(self._reads(draws), functions.sizes, places, self._combined[1])
+        parts = parts_of(self._pattern(precision, places), groups)
+        part_starts, part_rows, order = (
+            np.concatenate(own, dtype=np.int32) for own in zip(*(part.arrays for part in parts), strict=True)
+        )
         moves = list(self._moves(precision, index, draws))
         directions = sp.csr_array(np.array([one.direction[self.scales] for one in moves]))
         means = sp.csr_array(self.means[self.coefficients][:, self.coefficients])
@@ -338,16 +342,17 @@ class Structure:
             precision.indices.astype(np.int32),
             precision.data,
             linear,
-            factor.starts,
-            factor.rows,
-            factor.order,
+            np.array([len(part.members) for part in parts], np.int32),
+            part_starts,
+            part_rows,
+            order,
             directions.indptr.astype(np.int32),
             directions.indices.astype(np.int32),
             directions.data,
             np.array([_WIDTH / np.sqrt(1 + one.n) for one in moves]),
             np.array([one.fixes for one in moves], np.uint8),
             1.0,
-            *self._proposal(draws),
+            *self._proposal(draws if len(parts) == 1 else draws[:0]),
             means.indptr.astype(np.int32),
             means.indices.astype(np.int32),
             means.data,
@@ -377,8 +382,8 @@ class Structure:
         joined = effects.joined(Effects(full, images, np.ones(len(own), bool)))
         return joined if (joined.few & joined.centred).any() else effects
 
-    def _dominant(self, precision: sp.csr_array, places: Places) -> sp.csc_array:
-        """Return a positive definite matrix with the pattern of the coefficients' precision given scales."""
+    def _pattern(self, precision: sp.csr_array, places: Places) -> sp.csc_array:
+        """Return a matrix with the pattern of the coefficients' precision given scales."""
         sizes = self.functions.sizes
         blocks = sp.csr_array(
             (np.ones(len(places)), (places, np.repeat(np.arange(len(sizes)), sizes))),
@@ -387,8 +392,14 @@ class Structure:
         # Of two elements that rounding alone keeps from 0, one may be 0.
         rows = abs(self._combined[1])
         of_effects = rows.T @ (blocks @ blocks.T) @ rows
-        pattern = sp.csc_array(abs(precision) + abs(precision).T + of_effects).astype(bool).astype(float)
-        return sp.csc_array(pattern + sp.diags_array(1 + pattern.sum(axis=0)))
+        return sp.csc_array(abs(precision) + abs(precision).T + of_effects + sp.eye_array(precision.shape[0]))
+
+    def _reads(self, draws: FloatArray) -> sp.csr_array:
+        """Return how much each block's functions change with each parameter, without signs, shape (n_blocks, dim)."""
+        functions = self.functions
+        block_of = np.repeat(np.arange(len(functions.sizes)), functions.numbers)
+        of_block = sp.csr_array((np.ones(len(block_of)), (block_of, np.arange(len(block_of)))))
+        return sp.csr_array(of_block @ abs(functions.minima.jacobian(draws.mean(axis=0))))
 
     def _normal(self, about: Approximation, draws: FloatArray) -> tuple[sp.csr_array, FloatArray]:
         """Return M and b of the likelihood and of the priors of other coefficients, by differences over their sds.
@@ -422,9 +433,7 @@ class Structure:
     def _moves(self, precision: sp.csr_array, index: Places, draws: FloatArray) -> Iterator[_Move]:
         """Yield those of each scale, and of scales that several blocks share."""
         functions, rows = self.functions, self.functions.minima.jacobian(draws.mean(axis=0))
-        block_of = np.repeat(np.arange(len(functions.sizes)), functions.numbers)
-        of_block = sp.csr_array((np.ones(len(block_of)), (block_of, np.arange(len(block_of)))))
-        reads = sp.csc_array(of_block @ abs(rows))
+        reads = sp.csc_array(self._reads(draws))
         lines = []
         for k in self.scales:
             direction = np.zeros(self.dim)

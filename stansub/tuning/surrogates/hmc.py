@@ -91,6 +91,11 @@ class Tuned(NamedTuple):
         return self.time * self.transition_cost
 
     @property
+    def in_parts(self) -> bool:
+        """Return whether effects are drawn in parts, because the factor of all, and so that of a metric, is dear."""
+        return isinstance(self.inner, Gibbs) and len(self.inner.effects.part_sizes) > 1
+
+    @property
     def is_stuck(self) -> bool:
         """Return whether steps are so small that draws are hardly apart."""
         return isinstance(self.inner, NoUTurn) and self.inner.step_size * 2**MAX_TREE_DEPTH < _SHORT

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,7 @@ from stansub.tuning.surrogates.of_effects import EffectsTuner
 from stansub.tuning.surrogates.omissions import noise_of, remainders, selected
 from stansub.tuning.surrogates.on_posterior import is_cheap, tuned_on_posterior
 from stansub.tuning.surrogates.ridge import ridge_mode
+from stansub.tuning.surrogates.sampler_choice import choose_sampler
 from stansub.tuning.surrogates.sampler_runs import spread
 from stansub.tuning.surrogates.signs import Mirror
 from stansub.tuning.surrogates.starting import find_start, highest, pinned
@@ -439,7 +440,8 @@ class Exploration:
 
     def _ended(self, found: _Explored) -> _Explored:
         """Return a surrogate with the sampler for steps, and what it omits over the draws of that."""
-        tuned, surrogate = self.finish(found), self.split.surrogate(found.approximation)
+        surrogate = self.split.surrogate(found.approximation)
+        tuned = choose_sampler(surrogate, found.approximation, found.tuned, self.tuner, self.effects)
         about = found.approximation.loosened([surrogate.phi(theta) for theta in tuned.draws])
         remainders = self._remainders(about, spread(tuned.draws, _SHOWN))
         noise = noise_of(remainders)
@@ -457,35 +459,6 @@ class Exploration:
         there = self._remainders(found.approximation, spread(before, _DECIDED))
         least = found.noise**2 + _STRAYS * max(found.noise, _SMALL)
         return bool(np.median(there) - found.level > least), len(there)
-
-    def finish(self, found: _Explored) -> Tuned:
-        """Return the sampler for steps.
-
-        Successive draws without U-turns are often further apart than independent ones. Samplers of effects are
-        therefore only better in funnels, or if draws of some parameter resemble each other or transitions diverge.
-        """
-        about, draws = found.approximation, found.draws
-        surrogate, precision = self.split.surrogate(about), about.precision
-
-        def in_funnel(draws: FloatArray) -> Tuned | None:
-            return self.effects.in_funnel(surrogate, about, draws) if self.effects else None
-
-        @cache
-        def of_effects() -> Tuned | None:
-            return self.effects.finish(surrogate, about, draws) if self.effects else None
-
-        def is_beaten(tuned: Tuned) -> bool:
-            return tuned.is_slow and (other := of_effects()) is not None and other.cost <= tuned.cost
-
-        if (first := in_funnel(draws)) is not None:
-            return first
-        tuned = found.tuned
-        if not isinstance(tuned.inner, NoUTurn):
-            tuned = self.tuner.round(surrogate, precision, draws, spread(draws, POINTS))
-        assert isinstance(tuned.inner, NoUTurn)
-        tuned = self.tuner.finish(surrogate, precision, tuned.draws, tuned.inner, is_beaten)
-        other = in_funnel(tuned.draws) or (of_effects() if is_beaten(tuned) else None)
-        return other or tuned
 
     def _rounds(self, about: Approximation, draws: FloatArray, points: FloatArray) -> Tuned:
         """Return draws without U-turns from the last of some draws; the first metric is that at the points."""
