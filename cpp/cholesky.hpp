@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -199,8 +200,9 @@ constexpr double kLeastPivot = 1e-12;
 
 // L with L L' = A + E, where E is diagonal and not negative: 0 if A is positive definite with a diagonal of 1, and just large
 // enough that no element of L exceeds the maximum for such a matrix (Gill, Murray and Wright 1981, section
-// 4.4.2.2, for a scaled matrix). If E is 0 up to the last columns, and at least so many of these are full, they are left.
-inline PartialFactor modified_cholesky(const LowerTriangle& a, std::size_t least_left) {
+// 4.4.2.2, for a scaled matrix). If E is 0 up to the last columns, and at least so many of these are full, they are left. If
+// it is not 0, elimination goes on, or these columns are left undefined.
+inline PartialFactor modified_cholesky(const LowerTriangle& a, std::size_t least_left, bool increases) {
   a.check();
   const std::size_t d = a.dim();
   double largest = 0;
@@ -228,6 +230,10 @@ inline PartialFactor modified_cholesky(const LowerTriangle& a, std::size_t least
     l.values[first] = pivot;
     for (std::int32_t at = first + 1; at < end; ++at) l.values[at] = column[l.rows[at]] / pivot;
     if (n_left > 0 && square != column[j]) {
+      if (!increases) {
+        std::fill(l.values.begin() + first, l.values.end(), std::numeric_limits<double>::quiet_NaN());
+        break;
+      }
       n_left = 0;
       by_row = FactorRows(l, d);
     }

@@ -449,12 +449,12 @@ void bind_transitions(nb::module_& m) {
   m.def(
       "modified_cholesky",
       [](const Vector<std::int32_t>& starts, const Vector<std::int32_t>& rows, const Vector<double>& values,
-         std::size_t least_left) {
-        auto [l, n_left] = modified_cholesky({to_vector(starts), to_vector(rows), to_vector(values)}, least_left);
+         std::size_t least_left, bool increases) {
+        auto [l, n_left] = modified_cholesky({to_vector(starts), to_vector(rows), to_vector(values)}, least_left, increases);
         return nb::make_tuple(to_numpy(std::move(l.starts)), to_numpy(std::move(l.rows)), to_numpy(std::move(l.values)),
                               n_left);
       },
-      "starts"_a, "rows"_a, "values"_a, "least_left"_a);
+      "starts"_a, "rows"_a, "values"_a, "least_left"_a, "increases"_a);
   m.def(
       "cholesky_pattern",
       [](const Vector<std::int32_t>& starts, const Vector<std::int32_t>& rows) {

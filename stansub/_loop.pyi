@@ -1366,7 +1366,7 @@ def minimum_degree(starts: NDArray[np.int32], rows: NDArray[np.int32], most_bits
 LEAST_PIVOT: float
 
 def modified_cholesky(
-    starts: NDArray[np.int32], rows: NDArray[np.int32], values: NDArray[np.float64], least_left: int
+    starts: NDArray[np.int32], rows: NDArray[np.int32], values: NDArray[np.float64], least_left: int, increases: bool
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64], int]:
     """L with L L' = A + E, E diagonal and not negative, and 0 where A is positive definite.
 
@@ -1376,6 +1376,8 @@ def modified_cholesky(
         The lower triangle of A, which is scaled to a diagonal of 1, by columns that begin with their diagonal.
     least_left : int
         From how many last columns that are full these are left, if E is 0 in the others.
+    increases : bool
+        Whether E may be positive if columns would be left; if not, the values are nan from there on.
 
     Returns
     -------

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import lapack
+from threadpoolctl import threadpool_limits
 
 from stansub import _loop
 from stansub.types import FloatArray
@@ -85,6 +86,19 @@ def cholesky(precision: sp.csc_array, order: NDArray[np.int32] | None = None) ->
     increase: they stay as small as those of a precision with the same diagonal (Gill, Murray and Wright 1981, Practical
     Optimization, section 4.4.2.2).
     """
+    found = _factorised(precision, order, increases=True)
+    assert found is not None
+    return found
+
+
+def definite_factor(precision: sp.csc_array, order: NDArray[np.int32] | None = None) -> Factor | None:
+    """Return the factor of a symmetric matrix, in an order as for `cholesky`; None if it is not positive definite."""
+    found = _factorised(precision, order, increases=False)
+    return found if found is not None and found.is_of(precision) else None
+
+
+def _factorised(precision: sp.csc_array, order: NDArray[np.int32] | None, *, increases: bool) -> Factor | None:
+    """Return the factor; None for some matrices that are not positive definite, unless their diagonal increases."""
     dim, scale = len(precision.indptr) - 1, _scale(precision)
     order = order_of(precision) if order is None else order
     columns, every = np.repeat(np.arange(dim), np.diff(precision.indptr)), np.argsort(order)
@@ -95,25 +109,36 @@ def cholesky(precision: sp.csc_array, order: NDArray[np.int32] | None = None) ->
     lower = rows >= columns
     triangle = sp.csc_array(sp.coo_array((stored[lower], (rows[lower], columns[lower])), shape=(dim, dim)))
     triangle.sort_indices()
-    factor_starts, factor_rows, values = _factor(triangle)
+    triangle_factor = _factor(triangle, increases=increases)
+    if triangle_factor is None:
+        return None
+    factor_starts, factor_rows, values = triangle_factor
     return Factor(factor_starts, factor_rows, values * scale[order][factor_rows], order)
 
 
-def _factor(triangle: sp.csc_array) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray]:
+def _factor(
+    triangle: sp.csc_array, *, increases: bool
+) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray] | None:
     """Return L for a lower triangle that is scaled to a diagonal of ones, by columns.
 
-    If the last columns are many and full, LAPACK eliminates them, unless a diagonal must be increased.
+    If the last columns are many and full, LAPACK eliminates them, unless a diagonal must be increased; None if
+    ``increases`` is False then.
     """
     parts = triangle.indptr.astype(np.int32), triangle.indices.astype(np.int32), triangle.data
-    starts, rows, values, n_left = _loop.modified_cholesky(*parts, _BLOCK)
+    starts, rows, values, n_left = _loop.modified_cholesky(*parts, _BLOCK, increases)
+    if not increases and not np.isfinite(values[-1]):
+        return None
     if n_left:
         block = values[starts[-1 - n_left] :]
-        packed, _ = lapack.dtpttf(n_left, block, uplo="L")
-        packed, failed = lapack.dpftrf(n_left, packed, uplo="L", overwrite_a=True)
-        block[:], _ = lapack.dtfttp(n_left, packed, uplo="L")
+        with threadpool_limits(limits=1, user_api="blas"):  # rounding depends on the number of threads
+            packed, _ = lapack.dtpttf(n_left, block, uplo="L")
+            packed, failed = lapack.dpftrf(n_left, packed, uplo="L", overwrite_a=True)
+            block[:], _ = lapack.dtfttp(n_left, packed, uplo="L")
         # LAPACK does not always stop at a pivot that is not a number.
         if failed or not (values[starts[:-1]] ** 2 >= _loop.LEAST_PIVOT).all():
-            starts, rows, values, _ = _loop.modified_cholesky(*parts, len(starts))
+            if not increases:
+                return None
+            starts, rows, values, _ = _loop.modified_cholesky(*parts, len(starts), increases)
     return starts, rows, values
 
 
@@ -158,4 +183,4 @@ def is_definite(precision: sp.csr_array) -> bool:
     diagonal = precision.diagonal()
     ridge = _ROUNDING * max(1.0, float(np.abs(diagonal).max()))
     ridged = sp.csc_array(precision + ridge * sp.eye_array(len(diagonal), format="csr"))
-    return cholesky(ridged).is_of(ridged)
+    return definite_factor(ridged) is not None

@@ -54,7 +54,8 @@ def without_observations(noise: float) -> NormalEffects:
         places([1, 1, 1, 2, 1]), places(range(6)), places(COUNTS), places(FUNCTIONS.indptr), places(FUNCTIONS.indices),
         FUNCTIONS.data, CONSTANTS, np.array([0, 0, 0, 0, 1], np.uint8), places(rows.indptr), places(rows.indices),
         rows.data, np.zeros(N_COEFFICIENTS), places([N_COEFFICIENTS]), factor.starts, factor.rows, factor.order,
-        places(LINES.indptr), places(LINES.indices), LINES.data, np.full(8, 1.0), FIXES, 1.0, np.array([0.2, -0.1, 0.3]), ROOT,
+        places(LINES.indptr), places(LINES.indices), LINES.data, np.full(8, 1.0), FIXES, 1.0,
+        np.array([0.2, -0.1, 0.3]), ROOT,
         places([0, 0, 0, 0, 0, 0, 1, 1]), places([6]), np.array([MEAN]), Combination.of(UNIT.tocsc(), UNIT),
     )  # fmt: skip
 

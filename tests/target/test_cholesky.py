@@ -8,7 +8,7 @@ from scipy.sparse.linalg import splu
 
 from stansub import _loop
 from stansub.target import cholesky as module
-from stansub.target.cholesky import cholesky, of_metric, order_of
+from stansub.target.cholesky import cholesky, definite_factor, of_metric, order_of
 
 
 def _sparse(rng, dim, share=0.2):
@@ -182,7 +182,7 @@ def test_what_is_left_is_the_schur_complement():
     matrix = _crossed(np.random.default_rng(1), 60, 20, 0.8)
     matrix /= np.sqrt(np.outer(matrix.diagonal(), matrix.diagonal()))
     lower = sp.csc_array(np.tril(matrix))
-    starts, _, values, n_left = _loop.modified_cholesky(lower.indptr, lower.indices, lower.data, 5)
+    starts, _, values, n_left = _loop.modified_cholesky(lower.indptr, lower.indices, lower.data, 5, True)
     first = len(matrix) - n_left
     assert 10 < n_left < 30
 
@@ -220,6 +220,23 @@ def test_a_dense_block_of_an_indefinite_matrix_is_as_without_lapack(place, monke
     if place != "no number":
         assert np.isfinite(one.values).all()
         assert one.is_of(sp.csc_array(matrix)) == (place == "singular")
+
+
+@pytest.mark.parametrize("least", [20, 1000])
+@pytest.mark.parametrize("place", ["nowhere", "first columns", "last pivot", "no number"])
+def test_only_definite_matrices_have_a_definite_factor(place, least, monkeypatch):
+    """With a dense block that LAPACK factorises, and without."""
+    monkeypatch.setattr(module, "_BLOCK", least)
+    matrix = _crossed(np.random.default_rng(2), 90, 40, 0.5)
+    order = order_of(sp.csc_array(matrix))
+    at = order[0 if place == "first columns" else -1]
+    others = np.delete(np.arange(len(matrix)), at)
+    explained = matrix[at, others] @ np.linalg.solve(matrix[np.ix_(others, others)], matrix[others, at])
+    matrix[at, at] = {"nowhere": matrix[at, at], "no number": np.nan}.get(place, 0.99 * explained)
+    found = definite_factor(sp.csc_array(matrix))
+    assert (found is not None) == (place == "nowhere")
+    if found is not None:
+        np.testing.assert_array_equal(found.values, cholesky(sp.csc_array(matrix)).values)
 
 
 def test_a_small_dense_block_is_not_left(monkeypatch):

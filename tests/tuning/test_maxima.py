@@ -179,15 +179,20 @@ def test_a_likelihood_with_one_maximum_has_one_end() -> None:
 
 
 def test_rounding_errors_are_no_maximum() -> None:
-    """At a precision of e^80, the log likelihood is a difference of numbers of which no digit remains."""
-    own = predictors(COUNTS)
-    start, far = np.zeros(own.dim), np.zeros(own.dim)
-    far[2] = 2.0  # f
-    assert own.log_lik(far) > 0  # though it is the log of a probability
-    whole = Region.whole(own.dim)
-    (end,) = maxima._climbed(own, [(far, 1), (start, 1)], whole, Progress())
+    """At a precision of e^40 and more, the log likelihood is a difference of numbers of which no digit remains."""
+    rng = np.random.default_rng(1)
+    counts = {"k": rng.binomial(40, rng.beta(8, 8, N))}  # with a finite precision
+    likelihood = Analysis.of(parse(CODE.replace("TERM", COUNTS))).likelihood_split("N")
+    own = sparse_predictors(likelihood, data() | counts, N)
+    start, far = np.zeros(own.dim), np.zeros((12, own.dim))
+    far[:, 2] = np.linspace(0.9, 2, len(far))  # f
+    assert max(map(own.log_lik, far)) > 0  # though it is the log of a probability
+    whole, starts = Region.whole(own.dim), [(one, 1) for one in (start, *far)]
+    (end,) = maxima._climbed(own, starts, whole, Progress())
     assert end.n_climbs == 1
     assert end.expansion.value < 0
+    assert maxima._is_sure(own, end.expansion)
+    assert not any(maxima._is_sure(own, own.expansion(one)) for one in far)
 
 
 @pytest.mark.parametrize(("n_groups", "sizes"), [(8, [256, 1024]), (200, [4000]), (600, [])])

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from stansub.errors import RunError
 from stansub.progress import Progress
-from stansub.target.cholesky import Factor, cholesky, order_of
+from stansub.target.cholesky import Factor, definite_factor, order_of
 from stansub.target.simplexes import NO_SIMPLEXES, Places, Simplexes
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split, Surrogate
@@ -215,8 +215,7 @@ def beyond(end: Quadratic, predictors: SparsePredictors, progress: Progress) -> 
 
 def is_maximum(end: Quadratic, region: Region) -> bool:
     """Return whether the likelihood with the ridge bends down in all directions at the end of a climb."""
-    _, precision = region.expansion(end)
-    return cholesky(precision).is_of(precision)
+    return definite_factor(region.expansion(end)[1]) is not None
 
 
 class _Ordering:
@@ -228,17 +227,17 @@ class _Ordering:
     def __init__(self) -> None:
         self._order, self._n_entries = np.empty(0, np.int32), -1
 
-    def cholesky(self, precision: sp.csc_array) -> Factor:
-        """Return a factor in this order."""
+    def definite_factor(self, precision: sp.csc_array) -> Factor | None:
+        """Return a factor in this order; None if the precision is not positive definite."""
         if precision.nnz > self._n_entries:
             self._order, self._n_entries = order_of(precision), precision.nnz
-        return cholesky(precision, self._order)
+        return definite_factor(precision, self._order)
 
 
 def _step(
     region: Region, point: FloatArray, slope: FloatArray, precision: sp.csc_array, ordering: _Ordering
 ) -> tuple[FloatArray, bool, bool]:
-    """Return the step, whether it is exact, and whether bounds end it.
+    """Return the step, whether there is one, and whether bounds end it.
 
     Arguments that would pass their bounds move there, and the others as is best given these: if only the arguments that
     pass were stopped, the step might lead down.
@@ -259,6 +258,6 @@ def _step(
 
 
 def _newton_step(precision: sp.csc_array, slope: FloatArray, ordering: _Ordering) -> tuple[FloatArray, bool]:
-    """Return the step, and whether the precision is positive definite, so that the step is exact."""
-    factor = ordering.cholesky(precision)
-    return factor.solve(slope), factor.is_of(precision)
+    """Return the step and True; no step and False if the precision is not positive definite."""
+    factor = ordering.definite_factor(precision)
+    return (np.zeros_like(slope), False) if factor is None else (factor.solve(slope), True)
