@@ -170,7 +170,7 @@ def tune(
     exploration, start = Exploration.of(split, plain, dim, rng, progress)
     found = exploration.begin(plain, start)
     stages, n_passes = list(_stages(split.predictors, simplexes, progress)), n_passes + found.n_passes
-    cheap = is_cheap(split.predictors, quadratic, exploration.tuner.differences.factor)
+    cheap = not found.tuned.in_parts and is_cheap(split.predictors, quadratic, exploration.tuner.differences.factor)
     far = max(_NEAR, np.sqrt(dim))
     # Where draws run away from the posterior, an expansion costs as much as trajectories on it.
     near = stages[0]._replace(small=_NEAR if cheap else far, most_damped=0 if cheap else _DAMPED)
