@@ -20,7 +20,7 @@ from stansub.output.inference_data import attrs as facts
 from stansub.output.summary import table
 from stansub.progress import Progress
 from stansub.run import chains as chains_module
-from stansub.run import cross_chain
+from stansub.run import cross_chain, prepare
 from stansub.run.executors import Outcome
 from stansub.run.moments import stickiness
 from stansub.tuning import mode_setup, mode_tuner
@@ -111,6 +111,8 @@ def test_a_skewed_posterior_is_true_and_a_wrong_total_is_not(
 ) -> None:
     """Misled at first, the chains agree on what the posterior is like, and sample it."""
     monkeypatch.setattr(mode_tuner, "_FEW_EVALUATIONS", 0.0)
+    # Not trajectories on the posterior, which need no expansion point.
+    monkeypatch.setattr(prepare, "or_along", lambda posterior, found, test, *_: (found, test))
     idata = stansub.sample(logistic, rare_data, seed=1, iter_sampling=4000, block_size=40)
     chosen = facts(idata)["choice_values"]
     assert chosen["expansion point"]["kind"] == "Moved", chosen
