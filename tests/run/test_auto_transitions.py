@@ -16,7 +16,7 @@ from stansub import CompiledModel, InputError
 from stansub.cli import main
 from stansub.findings import HighRHat
 from stansub.output import inference_data
-from stansub.output.summary import summarise
+from stansub.output.summary import summarise, table
 from stansub.progress import Progress
 from stansub.run import transitions
 from stansub.run.config import SampleConfig
@@ -24,6 +24,7 @@ from stansub.run.posteriors import read
 from stansub.selection import StepCost, TransitionsLeft
 from stansub.target.remainders import NoPredictorsError
 from stansub.tuning import about_mode
+from stansub.tuning.effects import parts
 from stansub.tuning.transitions import Trial
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -89,6 +90,19 @@ def test_they_are_taken_for_effects_far_from_normal(multilevel: CompiledModel, t
     stansub.sample(multilevel, data, checkpoint=file, iter_sampling=400, **QUIET)
     resumed = stansub.sample(multilevel, data, resume=file, **QUIET)
     np.testing.assert_array_equal(unconstrained(resumed), unconstrained(idata)[:, :400])
+
+
+def test_effects_in_parts_have_the_same_posterior(multilevel: CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = crossed(3000, 12, 15)
+    whole = stansub.sample(multilevel, data, **QUIET)
+    monkeypatch.setattr(parts, "_DEAR", 0.0)
+    apart = stansub.sample(multilevel, data, **QUIET)
+    assert "Gibbs" in inference_data.attrs(apart)["choices"]["surrogate"]
+    one, other = table(whole), table(apart)
+    assert other["ess_bulk"].min() > 400
+    for name in ("mean", "sd"):
+        errors = np.hypot(one[f"mcse_{name}"], other[f"mcse_{name}"])
+        assert (np.abs(one[name] - other[name]) / errors).max() < 4
 
 
 def test_moves_about_the_mode_stay_where_the_posterior_is_near_to_normal(
