@@ -170,7 +170,7 @@ def order_of(matrix: sp.csc_array) -> NDArray[np.int32]:
     return _order_of(matrix.indptr.astype(np.int32).tobytes(), matrix.indices.astype(np.int32).tobytes())
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=8)
 def _order_of(starts: bytes, rows: bytes) -> NDArray[np.int32]:
     """Return the order for a pattern; cached, because tuning factorises many matrices of one pattern."""
     order = _loop.minimum_degree(np.frombuffer(starts, np.int32), np.frombuffer(rows, np.int32))

@@ -3,7 +3,7 @@
 The precision of crossed effects, such as those of users and films, is sparse, but its factor has an element for nearly
 each two films. That of the effects of one grouping factor, given those of the others, is sparse. Coefficients without
 scales are drawn with each part, which matters: effects and their mean are correlated (Papaspiliopoulos, Roberts and
-Zanella 2020, Scalable inference for crossed random effects models, section 3).
+Zanella 2020, Scalable inference for crossed random effects models).
 """
 
 from __future__ import annotations
