@@ -539,14 +539,14 @@ def test_corrections_that_are_wrong_at_the_draws_for_steps_are_left_out(
     posterior: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Draws of a surrogate were once where its corrections exceeded the likelihood by hundreds."""
-    finish, made = surrogate.Exploration.finish, []
+    choose, made = surrogate.choose_sampler, []
 
-    def far(exploration: Any, found: Any) -> Any:
-        tuned = finish(exploration, found)
-        made.append(found.approximation)
+    def far(of: Any, about: Any, *args: Any) -> Any:
+        tuned = choose(of, about, *args)
+        made.append(about)
         return tuned if len(made) > 1 else tuned._replace(draws=tuned.draws + 3 * np.std(tuned.draws, axis=0))
 
-    monkeypatch.setattr(surrogate.Exploration, "finish", far)
+    monkeypatch.setattr(surrogate, "choose_sampler", far)
     found = tune(posterior.split(), posterior.dim, np.random.default_rng(0), Progress())
     assert [one.is_corrected for one in made] == [True, False]
     assert found.transition.approximation is made[1]
