@@ -424,7 +424,7 @@ def test_program_that_does_not_qualify(tmp_path: Path, capsys: pytest.CaptureFix
     lines = captured.out.splitlines()
     assert lines[0].startswith("will not qualify: a model with a parameter for each observation")
     assert lines[1] == "Shown by      line 9: vector[N] z;"
-    assert lines[2] == "Reason        N: the number of parameters depends on it"
+    assert lines[2] == "Reason        no sum over N: the number of parameters depends on it"
     assert "Traceback" not in captured.err
 
 
