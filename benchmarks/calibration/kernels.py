@@ -137,6 +137,8 @@ def set_up(model: Multilevel, number: int, seed: int) -> Setup:
     with (
         patch.object(surrogate, "find_normal_effects", lambda *given: None),
         patch.object(Tuner, "_fixed_length", lambda *given: None),
+        # Kernels are correct however far draws of the surrogate are from the posterior.
+        patch.object(surrogate, "_NEAR", np.inf),
     ):
         found = surrogate.tune(split, posterior.dim, rng, progress)
     tuned = found.transition
