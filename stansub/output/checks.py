@@ -97,7 +97,7 @@ def _modes(run: _Run) -> Iterable[Finding]:
     if surrogate.get("n_starts") and surrogate.get("n_reached", enough) < enough:
         yield mode_findings.FewClimbs(surrogate["n_reached"], surrogate["n_starts"])
     if copies := run.facts.get("choice_values", {}).get("labels"):
-        yield mode_findings.OneOfCopies(tuple(copies["permuted"]), dict(copies["becomes"]))
+        yield mode_findings.OneOfCopies(tuple(copies.get("permuted", ())), dict(copies.get("becomes", {})))
     visited = visited_modes(run.facts)
     found = list(visited.findings()) if visited is not None else []
     known = any(isinstance(one, mode_findings.LabelsSwitch) for one in found)
@@ -330,12 +330,12 @@ def _moves(run: _Run) -> Iterable[Finding]:
     nonfinite = ratio(total(facts, "n_nonfinite"), n_decisions(facts))
     if nonfinite is not None and nonfinite > _NONFINITE_ABOVE:
         yield decision_findings.NonfiniteProposals(nonfinite)
-    share, settings = run.record.share_of_data, facts.get("settings", {})
+    share, proposal = run.record.share_of_data, facts.get("settings", {}).get("proposal")
     # Surrogate transitions need few decisions; exact decisions from all data may be the user's choice, or the data few.
     # Trajectories on the posterior itself are NUTS already.
     chosen = facts.get("choice_values", {}).get("test", {}).get("kind")
     few = chosen in (one.__name__ for one in (ExactOfSmall, ExactOfFew, ExactAlong))
-    asked = settings.get("proposal") in WITHOUT_MODE or settings.get("test") == "exact" or "engine" in facts
+    asked = proposal in WITHOUT_MODE or facts.get("asked", {}).get("test") == "exact" or "engine" in facts
     # Moves between modes need many observations, and NUTS does not mix between them either.
     several = visited_modes(facts) is not None
     if share is not None and share > _LITTLE_SAVED_ABOVE and not (few or asked or several):

@@ -92,6 +92,36 @@ class LevelAudit(TypedDict):
     n_wrong: int
 
 
+class Settings(TypedDict, total=False):
+    """Settings that are read back; the others are only displayed."""
+
+    proposal: str
+    evaluator: str
+    thin: int | None
+    seed: int | None
+    max_error: float | None
+    parallel_chains: int | None
+    adapt_delta: float
+    max_treedepth: int
+
+
+class Choice(TypedDict, total=False):
+    """Values of choices that are read back (see `stansub.selection`)."""
+
+    kind: str
+    hardly_moves: bool
+    diverging: float
+    n_starts: int
+    n_reached: int
+    n_modes: int
+    reason: str
+    normal: float | None
+    effects: list[str]
+    permuted: list[str]
+    becomes: dict[str, str]
+    names: list[list[str]]
+
+
 class JsonFacts(TypedDict, total=False):
     """Facts that files hold as JSON."""
 
@@ -101,12 +131,12 @@ class JsonFacts(TypedDict, total=False):
     last_check: LastCheck
     starts: list[dict[str, Any]]
     asked: dict[str, Any]
-    settings: dict[str, Any]
+    settings: Settings
     versions: dict[str, str]
     programs: dict[str, str]
     normality: Normality
     choices: dict[str, str]
-    choice_values: dict[str, dict[str, Any]]
+    choice_values: dict[str, Choice]
     setup_times: dict[str, float]
     levels: dict[str, list[str]]
 
@@ -132,18 +162,13 @@ class Facts(JsonFacts, total=False):
 
 JSON_ATTRS = tuple(JsonFacts.__annotations__)
 _HINTS = get_type_hints(Facts)
-# Settings that are read back; the others are only displayed.
-_SETTINGS = {"max_error": float | None, "parallel_chains": int | None, "adapt_delta": float, "max_treedepth": int}
 
 
 def misfits(facts: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[str]:
     """Yield names of facts, and of counts with a value per chain, that no run of this package records."""
-    settings = facts.get("settings")
     for name, value in facts.items():
         if not fits(value, _HINTS.get(name, Any)) or (name == "model" and not is_name(value)):
             yield name
-    if isinstance(settings, Mapping):
-        yield from (name for name, hint in _SETTINGS.items() if name in settings and not fits(settings[name], hint))
     n_chains = max((len(values) for values in counts.values() if isinstance(values, list)), default=0)
     yield from (name for name, values in counts.items() if name in _HINTS or not _are_per_chain(name, values, n_chains))
 

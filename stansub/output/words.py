@@ -36,7 +36,7 @@ def last_check(check: Mapping[str, Any], asked: str) -> str:
 
 def climbs(surrogate: Mapping[str, Any]) -> str:
     """Return the result of the search for maxima of the likelihood in set-up, from the record of a surrogate."""
-    n_modes = surrogate["n_modes"]
+    n_modes = surrogate.get("n_modes", 1)
     found = "one mode" if n_modes == 1 else f"{n_modes} modes, and chains started at each"
     text = f"{surrogate['n_starts']} climbs of the likelihood from random starts before sampling found {found}"
     if (n_reached := surrogate.get("n_reached")) is None:

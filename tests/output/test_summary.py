@@ -401,7 +401,7 @@ class TestFindings:
 
     def test_an_exact_run_needs_no_audit(self) -> None:
         all_data = {"test": "exact", "n_audited": [0] * 4, "n_obs_used": [100_000_000] * 4}
-        assert findings_of(run(attrs=all_data | {"settings": {"test": "exact"}})) == ()
+        assert findings_of(run(attrs=all_data | {"asked": {"test": "exact"}})) == ()
 
     def test_nuts_is_advised_if_decisions_need_most_data(self) -> None:
         used = {"n_obs_used": [99_000_000] * 4}

@@ -2,6 +2,7 @@
 
 import inspect
 import io
+import json
 import re
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +12,10 @@ from clocks import set_clock
 from rich.console import Console
 
 from stansub import decision_selection, selection, variates_selection
+from stansub.codec import fits
 from stansub.errors import NotMixingError
 from stansub.findings import HighRHat, LongRun, Quantities
+from stansub.output.facts import Choice
 from stansub.progress import Progress
 from stansub.run import sample as driver
 from stansub.run import transitions
@@ -122,6 +125,7 @@ RACE = RaceOutcome("Laplace pCN with rho 0", 0.95, (Rival("Langevin", 4.04), Riv
 )
 def test_sentences(choice: Chosen, text: str) -> None:
     assert choice.describe() == text
+    assert fits(json.loads(json.dumps(choice.record())), Choice)
 
 
 @pytest.mark.parametrize(
