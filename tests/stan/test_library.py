@@ -1,6 +1,7 @@
 """Libraries that cannot be used end in one line; what they own has one owner."""
 
 import copy
+import multiprocessing
 import pickle
 import subprocess
 from collections.abc import Callable
@@ -25,6 +26,25 @@ def test_a_library_that_cannot_be_loaded(tmp_path):
     (tmp_path / "text.so").write_text("not a library")
     with pytest.raises(RunError, match=r"cannot load the compiled model .*text\.so.*doctor --clear"):
         Library(tmp_path / "text.so")
+
+
+def test_a_forked_process_loads_libraries_too(tmp_path: Path) -> None:
+    """It has none of the threads of the process that it was forked from, and waited for one of them."""
+
+    def is_refused() -> bool:
+        with pytest.raises(RunError, match="cannot load"):
+            Library(tmp_path / "none.so")
+        return True
+
+    assert is_refused()
+    process = multiprocessing.get_context("fork").Process(target=is_refused)
+    process.start()
+    process.join(60)
+    waits = process.is_alive()
+    process.kill()
+    process.join()
+    assert not waits
+    assert process.exitcode == 0
 
 
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])

@@ -7,8 +7,10 @@ and the addresses of its functions, so the same documented C functions are bound
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -62,9 +64,16 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     ),
 }
 
+
 # Stan Math prepares threads for gradients under `reduce_sum` by their ids and counts the thread that loads a library as
-# prepared. If that thread ended, another with its id would count as prepared and crash, so this thread never ends.
-_loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stansub-loader")
+# prepared. If that thread ended, another with its id would count as prepared and crash, so this thread never ends. A
+# forked process has no threads but the one that forked, and so another loader.
+@cache
+def _loader() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="stansub-loader")
+
+
+os.register_at_fork(after_in_child=_loader.cache_clear)
 
 
 class Library:
@@ -85,7 +94,7 @@ class Library:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self.handle = _loader.submit(ctypes.CDLL, str(path)).result()
+            self.handle = _loader().submit(ctypes.CDLL, str(path)).result()
         except OSError as error:
             raise RunError(
                 f"cannot load the compiled model {path}: {error}; run `stansub doctor --clear` to compile it again"
