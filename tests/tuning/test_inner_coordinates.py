@@ -190,7 +190,7 @@ def test_few_centred_effects_are_weighed_with_all_others_integrated_out() -> Non
     few, many = 5, 100
     effects, precision = nested(few, many)
     theta = np.zeros((3, effects.full.dim))
-    theta[:, :2] = np.log([0.1, 0.5])
+    theta[:, :2] = np.log([0.1, 5.0])
     sds = np.exp(np.repeat(theta[0, :2], [few, many]))
     posterior = np.linalg.inv(precision.toarray() * np.outer(sds, sds) + np.eye(few + many))
     shares = 1 - np.diag(posterior)[:few]
@@ -207,5 +207,16 @@ def test_few_centred_effects_are_weighed_with_all_others_integrated_out() -> Non
 def test_centred_effects_that_the_data_determine_stay_as_they_are() -> None:
     effects, precision = nested(5, 100)
     theta = np.zeros((1, effects.full.dim))
-    theta[:, :2] = np.log([2.0, 0.01])
+    theta[:, :2] = np.log([2.0, 2.0])
     assert effects.matching(precision, theta).is_plain
+
+
+def test_many_centred_effects_of_which_the_data_say_little_are_weighed_alone() -> None:
+    few, many = 5, 100
+    effects, precision = nested(few, many)
+    theta = np.zeros((1, effects.full.dim))
+    theta[:, :2] = np.log([2.0, 0.01])
+    coordinates = effects.matching(precision, theta)
+    np.testing.assert_array_equal(coordinates.places, np.arange(few + 2, few + many + 2))
+    alone = precision.diagonal()[few:] * 0.01**2
+    np.testing.assert_allclose(coordinates.coefficients, alone / (1 + alone) - 1, rtol=1e-6)

@@ -38,8 +38,8 @@ from stansub.types import FloatArray
 Map = Callable[[FloatArray], FloatArray]
 Places = NDArray[np.int64]
 
-# Number of centred blocks with the same scales up to which these are uncertain enough to matter, and of their effects;
-# the share above which such a block stays as it is.
+# Number of centred blocks with the same scales, and of their effects, up to which other coefficients are integrated out
+# of their shares; the share above which a centred block stays as it is.
 _FEW, _MOST, _INFORMED = 64, 512, 0.8
 # Precision of coefficients that are not effects, relative to the largest.
 _FLAT = 1e-8
@@ -107,7 +107,7 @@ class Effects:
 
     def halfway(self) -> Coordinates:
         """Return coordinates in which all parameters interact that do so in any that match."""
-        return self.weighted(np.where(self.centred & ~self.few, 1.0, 0.5))
+        return self.weighted(np.full(self.n_blocks, 0.5))
 
     def weighted(self, weights: FloatArray) -> Coordinates:
         """Return coordinates with a weight for each block, shape (n_blocks,)."""
@@ -129,7 +129,7 @@ class Effects:
         shares = self._alone(precision, points)
         if self.few.any():
             shares[self.few] = self._integrated(precision, points.mean(axis=0))
-        shares[self.centred & (~self.few | (shares > _INFORMED))] = 1
+        shares[self.centred & (shares > _INFORMED)] = 1
         return self.weighted(shares)
 
     def _alone(self, precision: sp.csr_array, points: FloatArray) -> FloatArray:

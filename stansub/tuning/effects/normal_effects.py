@@ -368,7 +368,7 @@ class Structure:
         return scales.mean(axis=0), np.linalg.cholesky(np.atleast_2d(np.cov(scales, rowvar=False)))
 
     def joined(self, effects: Effects) -> Effects:
-        """Return effects with single ones about 0 that are parameters themselves, if few of these share a scale."""
+        """Return effects with single ones about 0 that are parameters themselves."""
         functions, jacobian = self.functions, sp.csc_array(self.phi.jacobian)
         firsts = np.cumsum(functions.sizes) - functions.sizes
         has_mean = np.diff(self.means.indptr)[functions.places[firsts]] > 0
@@ -379,8 +379,7 @@ class Structure:
         own, places, at = own[alone], places[alone], at[alone]
         full = Coordinates.of(functions.sizes[own], places, functions.minima[functions.firsts[own]])
         images = unit_columns(jacobian.indices[at].astype(np.int64), jacobian.shape[0])
-        joined = effects.joined(Effects(full, images, np.ones(len(own), bool)))
-        return joined if (joined.few & joined.centred).any() else effects
+        return effects.joined(Effects(full, images, np.ones(len(own), bool)))
 
     def _pattern(self, precision: sp.csr_array, places: Places) -> sp.csc_array:
         """Return a matrix with the pattern of the coefficients' precision given scales."""
