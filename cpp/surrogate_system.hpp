@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "cholesky.hpp"
 #include "coordinates.hpp"
 #include "evaluators.hpp"
+#include "metric.hpp"
 #include "nuts.hpp"
 #include "vectors.hpp"
 
@@ -114,16 +114,15 @@ class CircularSystem {
   double step_size_ = 1;
 };
 
-// A program's log density with centre + P' L'^-1 z the parameters in their inner coordinates.
+// A program's log density of the white coordinates of a metric, about a centre in inner coordinates of the parameters.
 class WhitenedDensity {
  public:
-  WhitenedDensity(const void* model, BridgeStan api, std::vector<double> centre, SparseCholesky cholesky,
-                  Coordinates coordinates)
-      : model_(model), api_(api), centre_(std::move(centre)), cholesky_(std::move(cholesky)),
+  WhitenedDensity(const void* model, BridgeStan api, std::vector<double> centre, Metric metric, Coordinates coordinates)
+      : model_(model), api_(api), centre_(std::move(centre)), metric_(std::move(metric)), order_(metric_.cholesky.order),
         coordinates_(std::move(coordinates)), inner_(centre_.size()), theta_(centre_.size()), slope_(centre_.size()) {
-    cholesky_.check();
-    if (cholesky_.dim() != centre_.size() || coordinates_.dim() != centre_.size())
-      throw std::invalid_argument("centre, Cholesky factor and coordinates differ in length");
+    metric_.check();
+    if (metric_.dim() != centre_.size() || coordinates_.dim() != centre_.size())
+      throw std::invalid_argument("centre, metric and coordinates differ in length");
   }
 
   std::size_t dim() const { return centre_.size(); }
@@ -131,14 +130,14 @@ class WhitenedDensity {
   void inward(const double* theta, std::vector<double>& z) {
     coordinates_.inward(theta, inner_.data());
     z.resize(dim());
-    for (std::size_t k = 0; k < dim(); ++k) z[k] = inner_[cholesky_.order[k]] - centre_[cholesky_.order[k]];
-    cholesky_.times_transpose(z);
+    for (std::size_t k = 0; k < dim(); ++k) z[k] = inner_[order_[k]] - centre_[order_[k]];
+    metric_.inward(z);
   }
 
   void outward(const std::vector<double>& z, double* theta) {
     x_ = z;
-    cholesky_.backward(x_);
-    for (std::size_t k = 0; k < dim(); ++k) inner_[cholesky_.order[k]] = centre_[cholesky_.order[k]] + x_[k];
+    metric_.outward(x_);
+    for (std::size_t k = 0; k < dim(); ++k) inner_[order_[k]] = centre_[order_[k]] + x_[k];
     coordinates_.outward(inner_.data(), theta);
   }
 
@@ -147,8 +146,8 @@ class WhitenedDensity {
     if (api_.gradient(model_, true, theta_.data(), &log_density, slope_.data()) != 0) return false;
     coordinates_.pull(theta_.data(), log_density, slope_.data());
     gradient.resize(dim());
-    for (std::size_t k = 0; k < dim(); ++k) gradient[k] = slope_[cholesky_.order[k]];
-    cholesky_.forward(gradient);
+    for (std::size_t k = 0; k < dim(); ++k) gradient[k] = slope_[order_[k]];
+    metric_.pull(gradient);
     return true;
   }
 
@@ -156,7 +155,8 @@ class WhitenedDensity {
   const void* model_;
   BridgeStan api_;
   std::vector<double> centre_;
-  SparseCholesky cholesky_;
+  Metric metric_;
+  std::vector<std::int32_t> order_;
   Coordinates coordinates_;
   std::vector<double> inner_, theta_, slope_, x_;
 };

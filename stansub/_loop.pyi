@@ -1303,7 +1303,10 @@ class SurrogateHamiltonian:
     starts, rows : ndarray of int32
     values : ndarray
     order : ndarray of int32, shape (dim,)
-        The precision's Cholesky factor (see `stansub.target.split.Factor`).
+        A Cholesky factor (see `stansub.target.cholesky.Factor`).
+    directions : ndarray, shape (n, dim)
+    sds : ndarray, shape (n,)
+        Directions along which the precision differs from the factor's (see `stansub.target.metric.Metric`).
     coordinates : Coordinates
         Those in which it moves: centre and precision are in them.
     owner : object
@@ -1325,6 +1328,8 @@ class SurrogateHamiltonian:
         rows: NDArray[np.int32],
         values: NDArray[np.float64],
         order: NDArray[np.int32],
+        directions: NDArray[np.float64],
+        sds: NDArray[np.float64],
         coordinates: Coordinates,
         owner: object,
     ) -> None: ...

@@ -117,7 +117,7 @@ def _trajectories(transition: SurrogateTransition) -> FixedLength:
     """Return trajectories of a third of a circle in the metric of the no-U-turn sampler."""
     own = transition.inner
     assert isinstance(own, NoUTurn)
-    return FixedLength(own.coordinates, own.centre, own.factor, 2 * np.pi / 3 / _FEW_STEPS, _FEW_STEPS)
+    return FixedLength(own.coordinates, own.centre, own.metric, 2 * np.pi / 3 / _FEW_STEPS, _FEW_STEPS)
 
 
 @cache
@@ -198,7 +198,7 @@ def _hamiltonian(model: Model, own: NoUTurn | FixedLength, log_density: LogDensi
     address = ctypes.cast(function, ctypes.c_void_p).value
     free_error, compiled = model.library.address("bs_free_error_msg"), own.coordinates.compiled()
     return SurrogateHamiltonian(
-        model.pointer, address, free_error, own.centre, *own.factor, compiled, owner=(model, function)
+        model.pointer, address, free_error, own.centre, *own.metric.compiled, compiled, owner=(model, function)
     )
 
 

@@ -26,9 +26,9 @@ from stansub.kernels.direct import DirectKernel
 from stansub.kernels.metropolis import COUNTS, STATS
 from stansub.kernels.recipes import Context, NotAdapted
 from stansub.target.approximation import Approximation
-from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
 from stansub.target.group_candidates import Joint, shared
+from stansub.target.metric import Metric
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.sparse import SparsePredictors
 from stansub.target.split import Dynamics, HamiltonianSampler, Sampler, Split, Surrogate, Transition
@@ -236,8 +236,8 @@ class InnerSampler(ABC):
         """Return the number of parameters."""
 
     @property
-    def metric(self) -> tuple[FloatArray, Factor] | None:
-        """Return centre and factor of a metric of the parameters themselves; None for other metrics."""
+    def centred_metric(self) -> tuple[FloatArray, Metric] | None:
+        """Return the centre and the metric of the parameters themselves; None for those of other coordinates."""
         return None
 
     @abstractmethod
@@ -261,8 +261,8 @@ class Hamiltonian(InnerSampler):
     """Coordinates in which it moves."""
     centre: FloatArray
     """Shape (dim,): centre in these coordinates."""
-    factor: Factor
-    """Factor of the surrogate's mean precision in these coordinates: the metric."""
+    metric: Metric
+    """Of the surrogate's mean precision in these coordinates."""
     step_size: float
 
     @property
@@ -270,12 +270,12 @@ class Hamiltonian(InnerSampler):
         return len(self.centre)
 
     @property
-    def metric(self) -> tuple[FloatArray, Factor] | None:
-        return (self.centre, self.factor) if self.coordinates.is_plain else None
+    def centred_metric(self) -> tuple[FloatArray, Metric] | None:
+        return (self.centre, self.metric) if self.coordinates.is_plain else None
 
     def on(self, surrogate: Dynamics) -> HamiltonianSampler:
         """Return it on a surrogate."""
-        return surrogate.hamiltonian(self.centre, self.factor, self.coordinates)
+        return surrogate.hamiltonian(self.centre, self.metric, self.coordinates)
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,7 @@ class FixedLength(Hamiltonian):
         return partial(self.on(surrogate).hmc, step_size=self.step_size, n_steps=self.n_steps)
 
     def of_random_length(self) -> RandomLength:
-        return RandomLength(self.coordinates, self.centre, self.factor, self.step_size, self.n_steps)
+        return RandomLength(self.coordinates, self.centre, self.metric, self.step_size, self.n_steps)
 
     def describe(self, n: int) -> str:
         return f"HMC, {n} transition{'s' * (n > 1)} of {self.n_steps} steps a decision"

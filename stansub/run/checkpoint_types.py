@@ -38,6 +38,7 @@ from stansub.target import (
     group_candidates,
     groupings,
     laplace,
+    metric,
     normal_effects,
     observations,
     remainders,
@@ -136,6 +137,7 @@ _ABOUT_THE_MODE = (
     coordinates.Coordinates,
     normal_effects.NormalEffects,
     cholesky.Factor,
+    metric.Metric,
     group_candidates.Joint,
     Moments,
 )

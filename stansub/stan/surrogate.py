@@ -23,8 +23,8 @@ from stansub.stan.sums import Followed
 from stansub.stan.toolchain import build
 from stansub.stan.toolchain.library import Library, Model
 from stansub.target.approximation import Approximation
-from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
+from stansub.target.metric import Metric
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
@@ -49,12 +49,10 @@ class Dynamics:
     likelihood: FullData | None = field(default=None, kw_only=True)
     """What the program calls, if it does."""
 
-    def hamiltonian(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> SurrogateHamiltonian:
-        """Return Hamiltonian Monte Carlo in some coordinates, with the metric of a precision there."""
-        model, gradient, free_error = self._addresses
-        return SurrogateHamiltonian(
-            model, gradient, free_error, centre, *factor, coordinates.compiled(), owner=(self.model, self.likelihood)
-        )
+    def hamiltonian(self, centre: FloatArray, metric: Metric, coordinates: Coordinates) -> SurrogateHamiltonian:
+        """Return Hamiltonian Monte Carlo in some coordinates, with a metric there."""
+        arguments = *self._addresses, centre, *metric.compiled, coordinates.compiled()
+        return SurrogateHamiltonian(*arguments, owner=(self.model, self.likelihood))
 
     @property
     def _addresses(self) -> tuple[int, int, int]:

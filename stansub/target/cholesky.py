@@ -14,8 +14,6 @@ from threadpoolctl import threadpool_limits
 from stansub import _loop
 from stansub.types import FloatArray
 
-# Most parameters of a metric whose eigenvalues are computed, and the smallest of these with a diagonal of ones.
-_DENSE, _LEAST = 500, 1e-4
 # Relative increase of a diagonal that is rounding.
 _INCREASED = 1e-6
 # Least number of last columns, all full, that LAPACK eliminates.
@@ -67,6 +65,11 @@ class Pattern(NamedTuple):
     rows: NDArray[np.int32]
     order: NDArray[np.int32]
 
+    @property
+    def operations(self) -> float:
+        """Return the operations that the factor takes."""
+        return float(np.sum(np.diff(self.starts).astype(float) ** 2))
+
 
 def pattern_of(matrix: sp.csc_array) -> Pattern:
     """Return the pattern of the factor of a symmetric matrix with a stored diagonal, in an order of little fill-in."""
@@ -99,7 +102,7 @@ def definite_factor(precision: sp.csc_array, order: NDArray[np.int32] | None = N
 
 def _factorised(precision: sp.csc_array, order: NDArray[np.int32] | None, *, increases: bool) -> Factor | None:
     """Return the factor; None for some matrices that are not positive definite, unless their diagonal increases."""
-    dim, scale = len(precision.indptr) - 1, _scale(precision)
+    dim, scale = len(precision.indptr) - 1, scale_of(precision)
     order = order_of(precision) if order is None else order
     columns, every = np.repeat(np.arange(dim), np.diff(precision.indptr)), np.argsort(order)
     scaled = precision.data / (scale[precision.indices] * scale[columns])
@@ -142,24 +145,7 @@ def _factor(
     return starts, rows, values
 
 
-def of_metric(precision: sp.csc_array) -> Factor:
-    """Return the factor of a mean Hessian as a metric, with absolute values of its eigenvalues.
-
-    A direction of negative curvature then has the scale on which the density changes along it, as in the SoftAbs metric
-    (Betancourt 2013, A general metric for Riemannian manifold Hamiltonian Monte Carlo). Eigenvalues are those at a
-    diagonal of ones. Large matrices stay sparse: their diagonal is increased as in `cholesky`.
-    """
-    scale = _scale(precision)
-    if len(scale) > _DENSE or not np.isfinite(precision.data).all():
-        return cholesky(precision)
-    values, vectors = np.linalg.eigh(precision.toarray() / np.outer(scale, scale))
-    if values[0] > 0:
-        return cholesky(precision)
-    scaled = (vectors * np.maximum(np.abs(values), _LEAST)) @ vectors.T
-    return cholesky(sp.csc_array(scaled * np.outer(scale, scale)))
-
-
-def _scale(matrix: sp.csc_array) -> FloatArray:
+def scale_of(matrix: sp.csc_array) -> FloatArray:
     """Return what to divide rows and columns by for a diagonal of ones; of small elements, for at most one."""
     diagonal = np.abs(matrix.diagonal())
     return np.asarray(np.sqrt(np.maximum(diagonal, 1e-10 * max(diagonal.max(), 1e-10))))

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from stansub.target.approximation import Approximation
-from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
+from stansub.target.metric import Metric
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.sparse import SparsePredictors
 from stansub.target.symmetries import Symmetry
@@ -94,8 +94,8 @@ class Dynamics(Protocol):
     @property
     def model(self) -> Differentiable: ...
 
-    def hamiltonian(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> HamiltonianSampler:
-        """Return a sampler of the density in these coordinates, with the metric of a precision there."""
+    def hamiltonian(self, centre: FloatArray, metric: Metric, coordinates: Coordinates) -> HamiltonianSampler:
+        """Return a sampler of the density in these coordinates, with a metric there."""
 
 
 class Surrogate(Dynamics, Protocol):

@@ -22,10 +22,10 @@ from stansub.decision_selection import ExactAlong
 from stansub.kernels.surrogate import NoUTurn, PosteriorTransition
 from stansub.progress import Progress
 from stansub.selection import StepCost, TrajectoriesLeft, TrajectoriesTaken
-from stansub.target.cholesky import of_metric
 from stansub.target.coordinates import Coordinates
 from stansub.target.factors import CutTarget
 from stansub.target.laplace import Mode
+from stansub.target.metric import Metric
 from stansub.target.split import Dynamics, Transition
 from stansub.tuning.adapt import shrunk
 from stansub.tuning.mode_setup import ModeSetup, decider_with
@@ -139,13 +139,13 @@ def _tuned(
 ) -> _Trajectories | TrajectoriesLeft:
     """Return trajectories on a posterior about its mode, or why not: they are long, hardly move, or many diverge."""
     coordinates = Coordinates.plain(mode.dim)
-    factor, theta = of_metric(sp.csc_array(-mode.hessian)), mode.position
+    metric, theta = Metric.of(sp.csc_array(-mode.hessian)), mode.position
     for target in _TARGETS:
         meter.begin()
-        system = posterior.hamiltonian(mode.position, factor, coordinates)
+        system = posterior.hamiltonian(mode.position, metric, coordinates)
         try:
             first = adapted(system, theta, _ADAPTING, rng, meter.progress.check, target, meter.count)
-            inner, began = NoUTurn(coordinates, mode.position, factor, first.step_size), clock.now()
+            inner, began = NoUTurn(coordinates, mode.position, metric, first.step_size), clock.now()
             made = run(inner.bound(posterior), first.draws[-1], _TESTED, rng, meter.progress.check, meter.count)
         except _TooLongError:
             return TrajectoriesLeft(meter.n_steps)

@@ -8,7 +8,7 @@ from scipy.sparse.linalg import splu
 
 from stansub import _loop
 from stansub.target import cholesky as module
-from stansub.target.cholesky import cholesky, definite_factor, of_metric, order_of
+from stansub.target.cholesky import cholesky, definite_factor, order_of
 
 
 def _sparse(rng, dim, share=0.2):
@@ -85,29 +85,6 @@ def test_matrices_of_one_pattern_share_an_order():
     one, same, other = (factor.order for factor in factors)
     assert one is same
     assert other is not one
-
-
-def test_a_metric_has_the_absolute_curvatures_of_a_mean_hessian():
-    rng = np.random.default_rng(1)
-    dim, scale = 40, 10.0 ** rng.uniform(-2, 2, 40)
-    scaled = _sparse(rng, dim) / 3
-    np.fill_diagonal(scaled, 1.0)
-    values, vectors = np.linalg.eigh(scaled)
-    assert values[0] < -0.1
-    found = of_metric(sp.csc_array(scaled * np.outer(scale, scale))).matrix() / np.outer(scale, scale)
-    np.testing.assert_allclose(found, (vectors * np.abs(values)) @ vectors.T, atol=1e-9)
-
-
-@pytest.mark.parametrize("matrix", [np.diag([1.0, 4.0]), np.array([[1.0, np.nan], [np.nan, 1.0]])])
-def test_a_metric_of_a_precision_or_of_no_numbers_is_that_of_the_matrix(matrix):
-    for one, other in zip(of_metric(sp.csc_array(matrix)), cholesky(sp.csc_array(matrix)), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_a_large_metric_stays_sparse():
-    dim = 600
-    matrix = sp.diags_array([np.full(dim - 1, -0.6), np.ones(dim), np.full(dim - 1, -0.6)], offsets=[-1, 0, 1])
-    assert len(of_metric(sp.csc_array(matrix)).values) == 2 * dim - 1
 
 
 def _patterns(rng):

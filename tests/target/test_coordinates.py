@@ -17,6 +17,7 @@ from stansub._loop import SurrogateHamiltonian
 from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Combination, Coordinates
 from stansub.target.inner_density import InnerDensity
+from stansub.target.metric import Metric
 from stansub.target.soft_minima import SoftMinima
 
 Array = NDArray[np.float64]
@@ -245,15 +246,15 @@ class WithoutDeterminant:
         return value + more, gradient + slope
 
 
-def independent(widths: Array) -> Factor:
+def independent(widths: Array) -> Metric:
     """A metric of independent parameters."""
     rows = np.arange(len(widths) + 1, dtype=np.int32)
-    return Factor(rows, rows[:-1], 1 / widths, rows[:-1])
+    return Metric.of_factor(Factor(rows, rows[:-1], 1 / widths, rows[:-1]))
 
 
-def sampler(density: Density, factor: Factor, coordinates: Coordinates) -> SurrogateHamiltonian:
+def sampler(density: Density, metric: Metric, coordinates: Coordinates) -> SurrogateHamiltonian:
     """On a function in place of a compiled program."""
-    dim, pointer = len(factor.order), ctypes.POINTER(ctypes.c_double)
+    dim, pointer = len(metric.factor.order), ctypes.POINTER(ctypes.c_double)
     kind = ctypes.CFUNCTYPE(
         ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, pointer, pointer, pointer, ctypes.c_void_p
     )
@@ -272,7 +273,7 @@ def sampler(density: Density, factor: Factor, coordinates: Coordinates) -> Surro
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
     compiled = coordinates.compiled()
-    return SurrogateHamiltonian(address, address, address, np.zeros(dim), *factor, compiled, owner=function)
+    return SurrogateHamiltonian(address, address, address, np.zeros(dim), *metric.compiled, compiled, owner=function)
 
 
 class NoEnergy:
@@ -355,26 +356,34 @@ def test_an_energy_that_is_not_the_densitys_is_seen(posterior: Scaled | Correlat
     assert z_scores(posterior, NoEnergy(posterior), posterior.suitable, options=options).max() > 9
 
 
-def skew_factor(rng: np.random.Generator, dim: int, share: float) -> Factor:
-    """Some share of the rows below each diagonal, or all of them."""
+def skew_metric(rng: np.random.Generator, dim: int, share: float, n: int = 0) -> Metric:
+    """Some share of the rows below each diagonal, or all of them, and n directions."""
     lower = sp.csc_array(np.tril(rng.normal(0, 0.3, (dim, dim)) * (rng.random((dim, dim)) < share), -1))
     lower = sp.csc_array(lower + sp.diags_array(rng.uniform(0.5, 2, dim)))
     lower.sort_indices()
     order = rng.permutation(dim).astype(np.int32)
-    return Factor(lower.indptr.astype(np.int32), lower.indices.astype(np.int32), lower.data, order)
+    factor = Factor(lower.indptr.astype(np.int32), lower.indices.astype(np.int32), lower.data, order)
+    directions = np.linalg.qr(rng.standard_normal((dim, n)))[0].T
+    return Metric(factor, np.ascontiguousarray(directions), rng.uniform(0.2, 5.0, n))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+def root(metric: Metric) -> Array:
+    """R with R R' the precision, in the order of the factor."""
+    q = metric.directions
+    return np.asarray(metric.factor.lower @ (np.eye(q.shape[1]) + (q.T * (1 / metric.sds - 1)) @ q))
+
+
+@pytest.mark.parametrize(("share", "n"), [(0.0, 0), (0.4, 0), (1.0, 0), (0.0, 1), (0.4, 2)])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_step_is_a_rotation_between_kicks_by_the_rest(share: float, seed: int) -> None:
+def test_a_step_is_a_rotation_between_kicks_by_the_rest(share: float, n: int, seed: int) -> None:
     """In coordinates with the metric's precision, the rest is the log density less a standard normal one."""
     density, rng = Smooth(), np.random.default_rng(seed)
-    factor, theta = skew_factor(rng, DIM, share), rng.normal(0, 0.3, DIM)
-    nuts = sampler(density.log_density_gradient, factor, Coordinates.plain(DIM)).nuts
+    metric, theta = skew_metric(rng, DIM, share, n), rng.normal(0, 0.3, DIM)
+    nuts = sampler(density.log_density_gradient, metric, Coordinates.plain(DIM)).nuts
     ends, same = [], np.random.default_rng(seed)
     rng = np.random.default_rng(seed)
     for step_size in (0.05, 0.1, 0.2):
-        before, lower, order = theta.copy(), factor.lower.toarray(), factor.order
+        before, lower, order = theta.copy(), root(metric), metric.factor.order
         nuts(rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=1)
         momentum = same.standard_normal(DIM)
         step = step_size if same.random() < 0.5 else -step_size
@@ -388,12 +397,13 @@ def test_a_step_is_a_rotation_between_kicks_by_the_rest(share: float, seed: int)
     assert any(ends)
 
 
+@pytest.mark.parametrize("n", [0, 3])
 @pytest.mark.parametrize(("wider", "exact"), [(1.0, True), (1.1, False)])
-def test_steps_are_exact_for_the_normal_distribution_of_the_metric(wider: float, exact: bool) -> None:
+def test_steps_are_exact_for_the_normal_distribution_of_the_metric(wider: float, exact: bool, n: int) -> None:
     """In any number of dimensions, at any step size; that of another metric changes the energy."""
     rng, dim = np.random.default_rng(3), 200
-    factor = skew_factor(rng, dim, 0.1)
-    lower, order = factor.lower.toarray(), factor.order
+    metric = skew_metric(rng, dim, 0.1, n)
+    lower, order = root(metric), metric.factor.order
 
     def density(theta: Array) -> tuple[float, Array]:
         z, slope = lower.T @ theta[order] / wider, np.empty(dim)
@@ -401,7 +411,7 @@ def test_steps_are_exact_for_the_normal_distribution_of_the_metric(wider: float,
         return -0.5 * float(z @ z), slope
 
     hamiltonian, theta, bits = (
-        sampler(density, factor, Coordinates.plain(dim)),
+        sampler(density, metric, Coordinates.plain(dim)),
         np.zeros(dim),
         rng.bit_generator.capsule,
     )
@@ -415,12 +425,12 @@ def test_steps_are_exact_for_the_normal_distribution_of_the_metric(wider: float,
 def test_a_rejected_trajectory_leaves_all_numbers_as_they_are() -> None:
     """Otherwise the rounding of coordinates would order what is equal."""
     density, falling, rng = Smooth(), count(), np.random.default_rng(4)
-    factor, theta = skew_factor(rng, DIM, 0.4), rng.normal(0, 0.3, DIM)
+    metric, theta = skew_metric(rng, DIM, 0.4), rng.normal(0, 0.3, DIM)
 
     def lower_each_time(theta: Array) -> tuple[float, Array]:
         return -1e6 * next(falling), density.log_density_gradient(theta)[1]
 
-    hmc, before = sampler(lower_each_time, factor, Coordinates.plain(DIM)).hmc, theta.copy()
+    hmc, before = sampler(lower_each_time, metric, Coordinates.plain(DIM)).hmc, theta.copy()
     for _ in range(20):
         assert hmc(rng.bit_generator.capsule, theta, step_size=0.1, n_steps=3).acceptance_rate == 0
     np.testing.assert_array_equal(theta, before)

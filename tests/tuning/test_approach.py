@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 from stansub.kernels.surrogate import NoUTurn
 from stansub.progress import Progress
-from stansub.target.cholesky import of_metric
 from stansub.target.coordinates import Coordinates
+from stansub.target.metric import Metric
 from stansub.tuning.surrogates import warmup
 from stansub.types import FloatArray
 
@@ -45,7 +45,7 @@ def test_a_start_is_left_until_steps_are_nearly_as_large_as_tuned(
         return np.full((1, DIM), 50.0)
 
     monkeypatch.setattr(warmup, "_warmed", far)
-    posterior, metric = Posterior(share), of_metric(sp.csc_array(sp.identity(DIM)))
+    posterior, metric = Posterior(share), Metric.of(sp.csc_array(sp.identity(DIM)))
     inner = NoUTurn(Coordinates.plain(DIM), np.zeros(DIM), metric, -np.log(0.8))
     draws = warmup._approached(cast(Any, posterior), inner, np.random.default_rng(1), Progress().check)
     assert posterior.n_trees == n_rounds * warmup._APPROACH

@@ -10,8 +10,7 @@ import stansub
 from stansub import Posterior
 from stansub.kernels.surrogate import FixedLength, NoUTurn
 from stansub.progress import Progress
-from stansub.target.cholesky import cholesky
-from stansub.tuning.surrogates import hmc as surrogate_hmc
+from stansub.target import metric
 from stansub.tuning.surrogates.surrogate import tune
 
 N, T = 20_000, 100
@@ -50,5 +49,5 @@ def test_steps_are_long_with_absolute_curvatures(posterior: Posterior) -> None:
 
 
 def test_steps_are_short_with_increased_diagonals(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surrogate_hmc, "of_metric", cholesky)
+    monkeypatch.setattr(metric, "_with_absolute_values", lambda precision: precision)
     assert min(step_sizes(posterior, 4)) < 0.01

@@ -31,7 +31,7 @@ def crossed() -> sp.csc_array:
 @pytest.fixture
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly no factor is cheap."""
-    monkeypatch.setattr(parts, "_DEAR", 100.0)
+    monkeypatch.setattr(parts, "DEAR", 100.0)
 
 
 def members(found: list[parts.Part]) -> list[list[int]]:

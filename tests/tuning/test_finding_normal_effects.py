@@ -82,7 +82,7 @@ def test_coefficients_are_drawn_in_parts_if_their_factor_would_be_dear(
     structure, about = found(normal_prior, draws), expansion()
     assert structure is not None
     whole = structure.about(about, draws)
-    monkeypatch.setattr(parts, "_DEAR", 0.0)
+    monkeypatch.setattr(parts, "DEAR", 0.0)
     monkeypatch.setattr(parts, "_JOINED", 0.0)
     in_parts = structure.about(about, draws)
     assert len(whole.part_sizes) == 1

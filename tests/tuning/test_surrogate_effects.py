@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from stansub.kernels.surrogate import Gibbs, GivenScales, NoUTurn
+from stansub.kernels.surrogate import GivenScales, NoUTurn
 from stansub.target.approximation import Approximation
 from stansub.target.sparse import Quadratic
 from stansub.tuning.surrogates import given_scales as surrogate_given_scales
@@ -192,19 +192,3 @@ def test_samplers_of_effects_are_for_funnels_and_where_trees_are_slow(
     if trees is not None:
         alone = choose_sampler(nowhere, ABOUT, Tuned(inner, START), tuner, None)
         assert isinstance(alone.inner, NoUTurn)
-
-
-@pytest.mark.parametrize(
-    ("n_parts", "swept", "expected"),
-    [(2, CHEAP, "effects"), (2, NEVER, "trees"), (2, None, "trees"), (1, CHEAP, "trees")],
-)
-def test_effects_in_parts_are_swept_without_trying_trees_unless_they_mix_slowly(
-    n_parts: int, swept: Tuned | None, expected: str
-) -> None:
-    nowhere: Any = None
-    own: Any = SimpleNamespace(part_sizes=np.ones(n_parts, np.int32))
-    inner = NoUTurn(nowhere, nowhere, nowhere, 0.1)
-    trees = Tuned(inner, START, 1.0, 9.0)
-    tuner: Any = SimpleNamespace(round=lambda *_: trees, finish=lambda *_: trees)
-    found = choose_sampler(nowhere, ABOUT, Tuned(Gibbs(own), START), tuner, effects(None, swept))
-    assert found is (swept if expected == "effects" else trees)

@@ -23,6 +23,7 @@ from stansub.tuning.surrogates.omissions import noise_of
 from stansub.tuning.surrogates.surrogate import TunedSurrogate
 
 DIM = 3
+WHOLE = SimpleNamespace(part_sizes=np.ones(1, np.int32))
 ABOUT = Approximation.plain(Quadratic.of(np.zeros(1), 0.0, np.zeros(1), sp.csr_array(np.eye(1))))
 
 
@@ -89,11 +90,20 @@ class Flat:
         return Coordinates.plain(DIM)
 
 
+class Identity:
+    """Hessians."""
+
+    n_gradients = 1
+
+    def __call__(self, *_: Any) -> sp.csc_array:
+        return sp.csc_array(sp.identity(DIM))
+
+
 def made(**options: Any) -> tuple[Any, Tuner, sp.csr_array]:
     """Return a surrogate, its tuner, and the precision of the data."""
     rng = np.random.default_rng(1)
     flat = cast(Any, Flat(Sampler(rng, **options)))
-    tuner = Tuner(flat, lambda density, theta: sp.identity(DIM, format="csc"), rng, lambda: None)  # type: ignore[arg-type]
+    tuner = Tuner(flat, cast(Any, Identity()), rng, lambda: None)
     return flat, tuner, sp.csr_array(sp.identity(DIM))
 
 
@@ -253,7 +263,13 @@ def test_trees_on_the_posterior_that_are_full_count_as_divergent() -> None:
 def test_a_metric_is_that_of_another_density_if_there_is_one() -> None:
     flat, tuner, precision = made()
     nowhere, seen = np.zeros((1, DIM)), list[Any]()
-    tuner = replace(tuner, differences=lambda density, _: seen.append(density._density) or sp.eye(DIM, format="csc"))  # type: ignore[arg-type]
+
+    class Seen(Identity):
+        def __call__(self, density: Any, *_: Any) -> sp.csc_array:
+            seen.append(density._density)
+            return super().__call__()
+
+    tuner = replace(tuner, differences=cast(Any, Seen()))
     for metric_of, expected in ((None, flat), (made()[0], None)):
         seen.clear()
         tuner.finish_on_posterior(flat, precision, nowhere, nowhere, metric_of)
@@ -330,7 +346,7 @@ def test_sweeps_of_which_few_are_accepted_are_not_made_or_not_used(
         made.append(theta)
         return Made(rate, False)
 
-    structure: Any = SimpleNamespace(about=lambda *_: None)
+    structure: Any = SimpleNamespace(about=lambda *_: WHOLE)
     surrogate: Any = SimpleNamespace(of_effects=lambda _: SimpleNamespace(gibbs=sweep))
     tuner = surrogate_gibbs.GibbsTuner(structure, np.random.default_rng(1), lambda: None)
     found = tuner.round(surrogate, ABOUT, np.zeros((1, DIM)))
@@ -338,12 +354,26 @@ def test_sweeps_of_which_few_are_accepted_are_not_made_or_not_used(
     assert found is None or len(found.draws) == 8
 
 
+@pytest.mark.parametrize(
+    ("n_parts", "uncertain", "is_used"), [(2, True, True), (2, False, False), (1, True, True), (1, False, True)]
+)
+def test_effects_in_parts_are_swept_only_if_a_scale_is_uncertain(
+    n_parts: int, uncertain: bool, is_used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surrogate_gibbs, "sweep_cost", lambda _: 20_000.0)
+    effects = SimpleNamespace(part_sizes=np.ones(n_parts, np.int32))
+    structure: Any = SimpleNamespace(about=lambda *_: effects, is_uncertain=lambda _: uncertain)
+    surrogate: Any = SimpleNamespace(of_effects=lambda _: SimpleNamespace(gibbs=lambda *_: Made(0.9, False)))
+    tuner = surrogate_gibbs.GibbsTuner(structure, np.random.default_rng(1), lambda: None)
+    assert (tuner.round(surrogate, ABOUT, np.zeros((1, DIM))) is not None) == is_used
+
+
 def test_sweeps_are_made_if_many_from_draws_are_accepted_though_none_from_the_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     left = iter([0.3] * 29 + [0.0] * 50 + [0.5] * 1000)
     monkeypatch.setattr(surrogate_gibbs, "sweep_cost", lambda _: 20_000.0)
-    structure: Any = SimpleNamespace(about=lambda *_: None)
+    structure: Any = SimpleNamespace(about=lambda *_: WHOLE)
     surrogate: Any = SimpleNamespace(of_effects=lambda _: SimpleNamespace(gibbs=lambda *_: Made(next(left), False)))
     tuner = surrogate_gibbs.GibbsTuner(structure, np.random.default_rng(1), lambda: None)
     assert tuner.round(surrogate, ABOUT, np.zeros((40, DIM))) is not None

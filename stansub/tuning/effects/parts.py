@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from stansub.target.cholesky import Pattern, pattern_of
+from stansub.target.metric import DEAR
 
 Places = NDArray[np.int64]
 
-# Operations of a factor that is not dear, those of joined parts relative to both, and most groups of effects to join.
-_DEAR, _JOINED, _GROUPS = 2e7, 2.0, 20
+# Operations of the factor of joined parts relative to both, and most groups of effects to join.
+_JOINED, _GROUPS = 2.0, 20
 
 
 class Part(NamedTuple):
@@ -30,11 +31,6 @@ class Part(NamedTuple):
 
     members: Places
     pattern: Pattern
-
-    @property
-    def cost(self) -> float:
-        """Return the operations of the factor."""
-        return float(np.sum(np.diff(self.pattern.starts).astype(float) ** 2))
 
     @property
     def arrays(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Places]:
@@ -57,14 +53,14 @@ def parts_of(precision: sp.csc_array, groups: Sequence[Places]) -> list[Part]:
         return Part(members, pattern_of(sp.csc_array(precision[members][:, members])))
 
     whole = part(np.arange(precision.shape[0]))
-    if whole.cost <= _DEAR or not 1 < len(groups) <= _GROUPS:
+    if whole.pattern.operations <= DEAR or not 1 < len(groups) <= _GROUPS:
         return [whole]
     shared = np.setdiff1d(whole.members, np.concatenate(groups))
     found: list[Part] = []
     for own in sorted((part(np.union1d(group, shared)) for group in groups), key=_size, reverse=True):
         for k, other in enumerate(found):
             joined = part(np.union1d(own.members, other.members))
-            if joined.cost <= max(_DEAR, _JOINED * (own.cost + other.cost)):
+            if joined.pattern.operations <= max(DEAR, _JOINED * (own.pattern.operations + other.pattern.operations)):
                 found[k] = joined
                 break
         else:

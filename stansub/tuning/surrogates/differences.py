@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.target.cholesky import Factor, cholesky
+from stansub.target.metric import Metric
 from stansub.target.split import Differentiable
 from stansub.types import FloatArray
 
@@ -54,9 +54,9 @@ class Differences:
         return 1 + len(self._alone) + len(self._groups)
 
     @cached_property
-    def factor(self) -> Factor:
-        """Return a factor with the pattern of Hessians."""
-        return cholesky(sp.csc_array(self._pattern + sp.diags_array(1.0 + self._pattern.sum(axis=0))))
+    def metric(self) -> Metric:
+        """Return a metric with the pattern of Hessians."""
+        return Metric.of(sp.csc_array(self._pattern + sp.diags_array(1.0 + self._pattern.sum(axis=0))))
 
     def __call__(self, density: Differentiable, theta: FloatArray) -> sp.csc_array:
         """Return minus the Hessian of a density with the same interactions, shape (dim, dim)."""

@@ -50,8 +50,13 @@ class GibbsTuner:
         return np.array(draws or [start])
 
     def round(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
-        """Draw briefly, from the last of ``draws``."""
+        """Draw briefly, from the last of ``draws``; None also if effects are in parts, unless a scale is uncertain.
+
+        Draws in parts resemble each other more than trajectories do.
+        """
         effects = self.structure.about(about, draws)
+        if len(effects.part_sizes) > 1 and not self.structure.is_uncertain(draws):
+            return None
         apart, most = _apart(effects), int(min(_DEAR_MORE // sweep_cost(effects), MOST_TRANSITIONS))
         before = _BEFORE * apart // _APART
         made, accepted = self._sweeps(surrogate, effects, draws, before + _ROUND * apart)

@@ -19,9 +19,9 @@ import scipy.sparse as sp
 
 from stansub import clock
 from stansub.kernels.surrogate import MAX_TREE_DEPTH, FixedLength, Gibbs, GivenScales, NoUTurn
-from stansub.target.cholesky import Factor, of_metric
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
+from stansub.target.metric import Metric
 from stansub.target.split import Differentiable, Dynamics, Sampler
 from stansub.tuning.effects.coordinates import Effects
 from stansub.tuning.surrogates.differences import Differences
@@ -43,8 +43,8 @@ from stansub.tuning.surrogates.sampler_runs import (
 )
 from stansub.types import FloatArray
 
-# Draws over which precisions are averaged, in a round and at the end.
-POINTS, _FINAL_POINTS = 4, 16
+# Draws over which precisions are averaged, in a round and at the end; fewer if one takes more gradients than this.
+POINTS, _FINAL_POINTS, _FEW = 4, 16, 250
 # Transitions per round, and those that tune a step size at the end.
 _ROUND, _ADAPTING = 60, 100
 # Target acceptance rates; the next one is used if more than this share of the transitions diverge, or if the acceptance
@@ -91,11 +91,6 @@ class Tuned(NamedTuple):
         return self.time * self.transition_cost
 
     @property
-    def in_parts(self) -> bool:
-        """Return whether effects are drawn in parts, because the factor of all, and so that of a metric, is dear."""
-        return isinstance(self.inner, Gibbs) and len(self.inner.effects.part_sizes) > 1
-
-    @property
     def is_stuck(self) -> bool:
         """Return whether steps are so small that draws are hardly apart."""
         return isinstance(self.inner, NoUTurn) and self.inner.step_size * 2**MAX_TREE_DEPTH < _SHORT
@@ -133,11 +128,11 @@ class Tuner:
 
         The metric is that of another density if there is one.
         """
-        coordinates, factor = self._metric(metric_of or surrogate, precision, points)
-        system = surrogate.hamiltonian(coordinates.inward(draws).mean(axis=0), factor, coordinates)
+        coordinates, metric = self._metric(metric_of or surrogate, precision, points)
+        system = surrogate.hamiltonian(coordinates.inward(draws).mean(axis=0), metric, coordinates)
         made = adapted(system, draws[-1], n, self.rng, self.check)
         kept = made.draws[n // 2 :]
-        inner = NoUTurn(coordinates, coordinates.inward(kept).mean(axis=0), factor, made.step_size)
+        inner = NoUTurn(coordinates, coordinates.inward(kept).mean(axis=0), metric, made.step_size)
         return Tuned(inner, kept)
 
     def finish(
@@ -155,9 +150,9 @@ class Tuner:
         They do not if draws of some parameter have an autocorrelation time above ``slow``.
         """
         draws = self._run(inner.bound(surrogate), draws[-1], _ADAPTING).draws
-        coordinates, factor = self._metric(metric_of or surrogate, precision, spread(draws, _FINAL_POINTS))
-        centre, cost = coordinates.inward(draws).mean(axis=0), step_cost(precision, factor)
-        own = NoUTurn(coordinates, centre, factor, inner.step_size)
+        coordinates, metric = self._metric(metric_of or surrogate, precision, spread(draws, _FINAL_POINTS))
+        centre, cost = coordinates.inward(draws).mean(axis=0), step_cost(precision, metric)
+        own = NoUTurn(coordinates, centre, metric, inner.step_size)
         return self._fixed_length(surrogate, own, draws[-1], cost, slow) or self._no_u_turn(
             surrogate, own, draws[-1], cost, is_beaten
         )
@@ -199,7 +194,7 @@ class Tuner:
         """
         n_steps, n = _FEWEST, SHOWING
         while n_steps <= MOST_STEPS:
-            inner = FixedLength(own.coordinates, own.centre, own.factor, ANGLE / n_steps, n_steps)
+            inner = FixedLength(own.coordinates, own.centre, own.metric, ANGLE / n_steps, n_steps)
             made = self._run(inner.bound(surrogate), theta, n)
             needed = n_steps_needed(made, n_steps)
             if needed > n_steps:
@@ -249,16 +244,18 @@ class Tuner:
     def _run(self, sampler: Sampler, theta: FloatArray, n: int) -> Run:
         return run(sampler, theta, n, self.rng, self.check)
 
-    def _metric(self, surrogate: Dynamics, precision: sp.csr_array, points: FloatArray) -> tuple[Coordinates, Factor]:
+    def _metric(self, surrogate: Dynamics, precision: sp.csr_array, points: FloatArray) -> tuple[Coordinates, Metric]:
         self.check()
         coordinates = self.effects.matching(precision, points)
         density = InnerDensity(surrogate.model, coordinates)
-        return coordinates, of_metric(mean_precision(self.differences, density, coordinates.inward(points)))
+        if (few := len(points) * _FEW // self.differences.n_gradients) < len(points):
+            points = spread(points[::-1], max(few, 1))
+        return coordinates, Metric.of(mean_precision(self.differences, density, coordinates.inward(points)))
 
 
-def step_cost(precision: sp.csr_array, factor: Factor) -> float:
+def step_cost(precision: sp.csr_array, metric: Metric) -> float:
     """Return the microseconds of a step: autodiff, the expansion's gradient, and products with the metric."""
-    return 2 + 0.1 * len(factor.order) + 0.0005 * (precision.nnz / 2 + 2 * len(factor.values))
+    return 2 + 0.1 * len(metric.factor.order) + 0.0005 * (precision.nnz / 2 + 2 * metric.n_elements)
 
 
 def mean_precision(differences: Differences, density: Differentiable, points: FloatArray) -> sp.csc_array:

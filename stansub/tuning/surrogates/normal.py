@@ -10,7 +10,7 @@ import numpy as np
 from stansub.errors import RunError
 from stansub.kernels.surrogate import SurrogateTransition
 from stansub.target.approximation import Approximation
-from stansub.target.cholesky import Factor, of_metric
+from stansub.target.metric import Metric
 from stansub.target.split import Differentiable, Split, Surrogate
 from stansub.tuning.surrogates.differences import Differences
 from stansub.tuning.surrogates.hmc import POINTS, mean_precision
@@ -46,7 +46,7 @@ def of_surrogate(split: Split, transition: SurrogateTransition, draws: FloatArra
 
     Both are in the parameters themselves, like moves about the mode, and need no data. The draws are of the surrogate.
     """
-    density, metric = split.surrogate(transition.approximation).model, transition.inner.metric
+    density, metric = split.surrogate(transition.approximation).model, transition.inner.centred_metric
     return _of_draws(density, draws) if metric is None else _after_newton_step(density, *metric)
 
 
@@ -62,12 +62,12 @@ def of_draws(split: Split, draws: FloatArray) -> NormalApproximation:
 
 
 def _of_draws(density: Differentiable, draws: FloatArray) -> NormalApproximation:
-    factor = of_metric(mean_precision(Differences(density, draws[-1]), density, spread(draws, POINTS)))
-    return _after_newton_step(density, draws.mean(axis=0), factor)
+    metric = Metric.of(mean_precision(Differences(density, draws[-1]), density, spread(draws, POINTS)))
+    return _after_newton_step(density, draws.mean(axis=0), metric)
 
 
-def _after_newton_step(density: Differentiable, centre: FloatArray, factor: Factor) -> NormalApproximation:
-    precision = factor.matrix()
+def _after_newton_step(density: Differentiable, centre: FloatArray, metric: Metric) -> NormalApproximation:
+    precision = metric.matrix()
     cholesky = np.asarray(np.linalg.cholesky(precision), np.float64)
     with suppress(RunError):
         centre = centre + np.linalg.solve(precision, density.log_density_gradient(centre)[1])

@@ -13,7 +13,7 @@ import numpy as np
 
 from stansub.kernels.surrogate import NoUTurn
 from stansub.target.approximation import Approximation
-from stansub.target.cholesky import Factor
+from stansub.target.metric import Metric
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split
 from stansub.tuning.surrogates.hmc import POINTS, Tuned, Tuner, step_cost
@@ -27,12 +27,12 @@ _ROUNDS = 2
 _LITTLE, _MANY = 2.5, 500
 
 
-def is_cheap(predictors: SparsePredictors, about: Quadratic, pattern: Factor) -> bool:
+def is_cheap(predictors: SparsePredictors, about: Quadratic, pattern: Metric) -> bool:
     """Return whether gradients of all the data cost little more than a step on a surrogate.
 
-    ``pattern`` is a factor with the pattern of metrics.
+    ``pattern`` is a metric with the pattern of others.
     """
-    if len(pattern.order) < _MANY or predictors.family.floor:  # with kinks, the user's program is differentiated
+    if len(pattern.factor.order) < _MANY or predictors.family.floor:  # with kinks, the user's program is differentiated
         return False
     return 2 * predictors.microseconds <= _LITTLE * step_cost(about.precision, pattern)
 

@@ -9,7 +9,7 @@ from stansub.target.approximation import Approximation
 from stansub.target.split import Surrogate
 from stansub.tuning.surrogates.hmc import POINTS, Tuned, Tuner
 from stansub.tuning.surrogates.of_effects import EffectsTuner
-from stansub.tuning.surrogates.sampler_runs import MOST_TRANSITIONS, spread
+from stansub.tuning.surrogates.sampler_runs import spread
 from stansub.types import FloatArray
 
 
@@ -19,8 +19,7 @@ def choose_sampler(
     """Return the sampler for steps, given that of the last round.
 
     Successive draws without U-turns are often further apart than independent ones. Samplers of effects are therefore
-    only better in funnels, if draws of some parameter resemble each other or transitions diverge, or if the factor of a
-    metric is dear.
+    only better in funnels, or if draws of some parameter resemble each other or transitions diverge.
     """
     draws, precision = tuned.draws, about.precision
 
@@ -36,8 +35,6 @@ def choose_sampler(
 
     if (first := in_funnel(draws)) is not None:
         return first
-    if tuned.in_parts and (swept := of_effects()) is not None and swept.time <= MOST_TRANSITIONS:
-        return swept
     if not isinstance(tuned.inner, NoUTurn):
         tuned = tuner.round(surrogate, precision, draws, spread(draws, POINTS))
     assert isinstance(tuned.inner, NoUTurn)

@@ -58,8 +58,11 @@ _DECIDED = 16
 _SMALL, _SMALL_ENOUGH = 0.05, 0.2
 # Sd above which the draws of an approximation without these terms that is no better are tried for the next one.
 _POOR = 0.4
-# Sd above which draws are far from the posterior, and most expansions then.
-_FAR, _APPROACH = 1.0, 10
+# Sd above which draws are far from the posterior, and the same relative to the sd of the log density, about the root of
+# half the dimension; most expansions then.
+_FAR, _SHARE, _APPROACH = 1.0, 0.1, 10
+# Ratio of an sd to the one before above which another expansion is not worth its time; estimates are off by as much.
+_HARDLY = 0.9
 # Most expansions in a row that are damped if draws are so far that only the first ones lead nearer.
 _DAMPED = 2
 # Sd from which trajectories lead to the posterior.
@@ -169,8 +172,9 @@ def tune(
     plain = Approximation.plain(quadratic, simplexes=simplexes)
     exploration, start = Exploration.of(split, plain, dim, rng, progress)
     found = exploration.begin(plain, start)
-    stages, n_passes = list(_stages(split.predictors, simplexes, progress)), n_passes + found.n_passes
-    cheap = not found.tuned.in_parts and is_cheap(split.predictors, quadratic, exploration.tuner.differences.factor)
+    not_near = max(_FAR, _SHARE * float(np.sqrt(dim / 2)))
+    stages, n_passes = list(_stages(split.predictors, simplexes, not_near, progress)), n_passes + found.n_passes
+    cheap = is_cheap(split.predictors, quadratic, exploration.tuner.differences.metric)
     far = max(_NEAR, np.sqrt(dim))
     # Where draws run away from the posterior, an expansion costs as much as trajectories on it.
     near = stages[0]._replace(small=_NEAR if cheap else far, most_damped=0 if cheap else _DAMPED)
@@ -200,24 +204,24 @@ class _Stage(NamedTuple):
     """Sd above which the draws of one that is no better are tried for the next one."""
     most: int = _EXPANSIONS
     """Most expansions."""
-    selects: bool = False
-    """Whether draws far from the posterior are selected by what the previous surrogate omits."""
+    far: float = np.inf
+    """Sd above which draws are far from the posterior, and selected by what the previous surrogate omits."""
     most_damped: int = 0
     """Most expansions in a row that are damped."""
 
 
-def _stages(predictors: SparsePredictors, simplexes: Simplexes, progress: Progress) -> Iterator[_Stage]:
+def _stages(predictors: SparsePredictors, simplexes: Simplexes, far: float, progress: Progress) -> Iterator[_Stage]:
     """Yield kinds of approximations, each for draws closer to the posterior.
 
     Corrections are those of the likelihood, not of the Lagrangian, which mostly needs none.
     """
     found = partial(approximation, predictors, advance=progress.advance)
     yield _Stage(
-        partial(_normal, predictors, simplexes),
+        partial(_normal, predictors, simplexes, far),
         _SMALL,
-        poor=_FAR,
+        poor=far,
         most=_APPROACH,
-        selects=True,
+        far=far,
         most_damped=_APPROACH,
     )
     yield _Stage(lambda phis, _: found(phis, directions=False), _SMALL_ENOUGH if simplexes.places else _SMALL)
@@ -226,14 +230,14 @@ def _stages(predictors: SparsePredictors, simplexes: Simplexes, progress: Progre
 
 
 def _normal(
-    predictors: SparsePredictors, simplexes: Simplexes, phis: Sequence[FloatArray], noise: float
+    predictors: SparsePredictors, simplexes: Simplexes, far: float, phis: Sequence[FloatArray], noise: float
 ) -> tuple[Approximation, int]:
     """Return the expansion about the mean of draws; if they are far from the posterior, the mean of several expansions.
 
     On a bent ridge, the curvature at the mean is that of no draw and may be negative. Under a normal distribution, the
     nearest normal likelihood has the mean gradient and curvature.
     """
-    if noise < _FAR:
+    if noise < far:
         quadratic = predictors.expansion(simplexes.nearest(np.mean(phis, axis=0)))
         return Approximation.on_simplexes(quadratic, simplexes, phis), 1
     some = spread(np.array(phis), _AVERAGED)
@@ -326,7 +330,7 @@ class Exploration:
                     break
                 self.progress("Expanding again")
                 surrogate = self.split.surrogate(latest.approximation)
-                draws = latest.selected() if stage.selects and latest.noise > _FAR else latest.draws
+                draws = latest.selected() if latest.noise > stage.far else latest.draws
                 drawn = self.drawn(latest, stage.n_draws) if stage.n_draws else draws
                 about, n_more = stage.approximated([surrogate.phi(theta) for theta in drawn], latest.noise)
                 for _ in range(damped):
@@ -336,8 +340,11 @@ class Exploration:
                 strays, n_more = self.strays(again, latest.draws) if again.noise < found.noise else (True, 0)
                 n_passes += n_more
                 if not strays:
+                    hardly = again.noise > _HARDLY * found.noise
                     found, latest, damped = again, again, 0
                     first = first if found.approximation.is_corrected else found
+                    if hardly and found.noise <= stage.poor:
+                        break
                 elif found.noise <= stage.poor:
                     break
                 elif damped < stage.most_damped:

@@ -19,8 +19,8 @@ from stansub.kernels.surrogate import NoUTurn, SurrogateTransition
 from stansub.progress import Progress
 from stansub.selection import Along
 from stansub.target.approximation import Approximation
-from stansub.target.cholesky import of_metric
 from stansub.target.coordinates import Coordinates
+from stansub.target.metric import Metric
 from stansub.target.sparse import Quadratic
 from stansub.target.split import Dynamics, Split
 from stansub.target.threads import together
@@ -101,7 +101,7 @@ def _warmed(
     theta, done = find_start(posterior.model, dim, rng, radius=_RADIUS), 0
     precision, plain = np.ones(dim), Coordinates.plain(dim)
     for n in windows:
-        system = posterior.hamiltonian(theta, of_metric(sp.csc_array(sp.diags_array(precision))), plain)
+        system = posterior.hamiltonian(theta, Metric.of(sp.csc_array(sp.diags_array(precision))), plain)
         made = adapted(system, theta, n, rng, check)
         theta, kept, done = made.draws[-1], made.draws[n // 2 :], done + n
         advance(done, sum(windows))
@@ -113,7 +113,7 @@ def _warmed(
 def _approached(posterior: Dynamics, inner: NoUTurn, rng: np.random.Generator, check: Callable[[], None]) -> FloatArray:
     """Return draws from another start, the last ones with the tuned metric."""
     theta = _warmed(posterior, len(inner.centre), _FIRST, rng, check)[-1]
-    system = posterior.hamiltonian(inner.centre, inner.factor, inner.coordinates)
+    system = posterior.hamiltonian(inner.centre, inner.metric, inner.coordinates)
     for _ in range(_ROUNDS):
         made = adapted(system, theta, _APPROACH, rng, check)
         theta = made.draws[-1]

@@ -1,0 +1,111 @@
+"""Metrics of Hamiltonian Monte Carlo: the precision of a density, or one that is close and of which products are cheap.
+
+The factor of a sparse precision is mostly sparse, too. That of crossed effects, such as those of users and films, has
+an element for nearly each two films. But at a diagonal of ones such a precision is close to the identity, except along
+few directions: the effects of all users may increase if those of all films decrease. The Lanczos method finds these
+from products with the precision itself (Lehoucq, Sorensen and Yang 1998, ARPACK Users' Guide).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import ArpackError, eigsh
+from threadpoolctl import threadpool_limits
+
+from stansub.target.cholesky import Factor, cholesky, pattern_of, scale_of
+from stansub.types import FloatArray
+
+# Most parameters of a metric all of whose eigenvalues are computed, and the smallest of these with a diagonal of ones.
+_DENSE, _LEAST = 500, 1e-4
+# Operations of a factor that is not dear.
+DEAR = 2e7
+# Directions found at first, and if these are too few; eigenvalues that are close to 1, and their relative error.
+_FOUND, _CLOSE, _ERROR = (12, 48), (0.7, 1.4), 1e-2
+
+Places = NDArray[np.int32]
+
+
+class Metric(NamedTuple):
+    """A precision A with P A P' = L (I + sum_k (1 / sds_k^2 - 1) q_k q_k') L' (see `cpp/metric.hpp`)."""
+
+    factor: Factor
+    """P and L."""
+    directions: FloatArray
+    """q, shape (n, dim): orthonormal, in the order of the factor."""
+    sds: FloatArray
+    """Shape (n,)."""
+
+    @classmethod
+    def of_factor(cls, factor: Factor) -> Metric:
+        """Return the metric of a factor alone."""
+        return cls(factor, np.empty((0, len(factor.order))), np.empty(0))
+
+    @classmethod
+    def of(cls, precision: sp.csc_array) -> Metric:
+        """Return the metric of a mean Hessian, with absolute values of its eigenvalues.
+
+        A direction of negative curvature then has the scale on which the density changes along it, as in the SoftAbs
+        metric (Betancourt 2013, A general metric for Riemannian manifold Hamiltonian Monte Carlo). Eigenvalues are
+        those at a diagonal of ones. Factors of large matrices stay sparse: their diagonal is increased as in
+        `cholesky`.
+        """
+        if not np.isfinite(precision.data).all():
+            return cls.of_factor(cholesky(precision))
+        if precision.shape[0] <= _DENSE:
+            return cls.of_factor(cholesky(_with_absolute_values(precision)))
+        is_dear = pattern_of(precision).operations > DEAR
+        return (cls._along_directions(precision) if is_dear else None) or cls.of_factor(cholesky(precision))
+
+    @classmethod
+    def _along_directions(cls, precision: sp.csc_array) -> Metric | None:
+        """Return the metric of the diagonal and of a few directions; None if eigenvalues differ along many."""
+        scale = scale_of(precision)
+        inverse = sp.diags_array(1 / scale)
+        scaled = sp.csr_array(inverse @ precision @ inverse)
+        start = np.random.default_rng(0).standard_normal(len(scale))
+        for n in _FOUND:
+            try:
+                with threadpool_limits(limits=1, user_api="blas"):  # rounding depends on the number of threads
+                    values, vectors = eigsh(scaled, k=n, which="BE", v0=start, tol=_ERROR)
+            except ArpackError:
+                return None
+            # Half of them are from each end.
+            close = (_CLOSE[0] <= values) & (values <= _CLOSE[1])
+            if close[n // 2 - 1 : n // 2 + 1].all():
+                places = np.arange(len(scale), dtype=np.int32)
+                factor = Factor(np.arange(len(scale) + 1, dtype=np.int32), places, scale, places)
+                sds = 1 / np.sqrt(np.maximum(np.abs(values[~close]), _LEAST))
+                return cls(factor, np.ascontiguousarray(vectors[:, ~close].T), sds)
+        return None
+
+    @property
+    def compiled(self) -> tuple[Places, Places, FloatArray, Places, FloatArray, FloatArray]:
+        """Return the arguments of the C++ samplers."""
+        return *self.factor, self.directions, self.sds
+
+    @property
+    def n_elements(self) -> int:
+        """Return the number of elements, each of which a product reads."""
+        return len(self.factor.values) + self.directions.size
+
+    def matrix(self) -> FloatArray:
+        """Return the precision itself, shape (dim, dim)."""
+        lower, order = self.factor.lower.toarray(), self.factor.order
+        more = lower @ self.directions.T
+        found = np.empty_like(lower)
+        found[np.ix_(order, order)] = lower @ lower.T + (more * (self.sds**-2 - 1)) @ more.T
+        return found
+
+
+def _with_absolute_values(precision: sp.csc_array) -> sp.csc_array:
+    """Return the matrix with absolute values of its eigenvalues at a diagonal of ones; itself if all are positive."""
+    scale = scale_of(precision)
+    values, vectors = np.linalg.eigh(precision.toarray() / np.outer(scale, scale))
+    if values[0] > 0:
+        return precision
+    scaled = (vectors * np.maximum(np.abs(values), _LEAST)) @ vectors.T
+    return sp.csc_array(scaled * np.outer(scale, scale))
