@@ -1,4 +1,4 @@
-"""The last choice about a surrogate: whether corrections are made again about the draws of its final sampler."""
+"""How often a surrogate is made again: about draws of short runs, and about those of its final sampler."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -25,12 +25,19 @@ class Corrections:
         """The draws about which each was made."""
 
     def explored(self, number: int) -> surrogate._Explored:
-        tuned, about = Tuned(NUTS, np.full((5, 1), float(number))), SimpleNamespace(number=number)
+        about = SimpleNamespace(number=number, is_corrected=False)
+        tuned = Tuned(NUTS, np.full((5, 1), float(number)))
         given: Any = about
         return surrogate._Explored(given, tuned, 0.0, self.short[number], np.zeros(1))
 
     def __call__(self, about: Any, draws: Any) -> surrogate._Explored:
         return self.explored(about.number)
+
+    def progress(self, stage: str) -> None:
+        """Say nothing."""
+
+    def strays(self, found: Any, before: Any) -> tuple[bool, int]:
+        return False, 0
 
     def _ended(self, found: Any) -> surrogate._Explored:
         ended: surrogate._Explored = found._replace(noise=self.final[found.approximation.number])
@@ -66,3 +73,21 @@ def test_corrections_are_made_again_about_the_draws_of_the_final_sampler(
     assert corrections.about == about
     seen = sum(short[number] < final[number - 1] for number in range(1, len(about) + 1))
     assert n_passes == 1 + 11 * len(about) + seen
+
+
+@pytest.mark.parametrize(
+    ("short", "poor", "n"),
+    [
+        ([1.0, 0.5, 0.3, 0.2, 0.1], 0.6, 4),
+        ([1.0, 0.5, 0.47, 0.2, 0.1], 0.6, 2),
+        ([1.0, 0.5, 0.47, 0.2, 0.1], 0.4, 4),
+        ([1.0, 0.5, 0.04, 0.01, 0.01], 0.6, 2),
+    ],
+    ids=["each gains much", "one gains little", "one gains little, but omits much", "one omits little"],
+)
+def test_expansions_end_where_another_gains_little(short: list[float], poor: float, n: int) -> None:
+    expansions: Any = Corrections(short, short)
+    stage = surrogate._Stage(expansions.approximated, 0.05, poor=poor)
+    found, _, n_passes = surrogate.Exploration.improved(expansions, expansions.explored(0), [stage], 0)
+    assert (found.noise, n_passes) == (short[n], 11 * n)
+    assert expansions.about == [{float(number)} for number in range(n)]
