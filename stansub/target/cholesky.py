@@ -14,6 +14,8 @@ from threadpoolctl import threadpool_limits
 from stansub import _loop
 from stansub.types import FloatArray
 
+# Operations of a factor that is not dear.
+_DEAR = 2e7
 # Relative increase of a diagonal that is rounding.
 _INCREASED = 1e-6
 # Least number of last columns, all full, that LAPACK eliminates.
@@ -69,6 +71,11 @@ class Pattern(NamedTuple):
     def operations(self) -> float:
         """Return the operations that the factor takes."""
         return float(np.sum(np.diff(self.starts).astype(float) ** 2))
+
+    @property
+    def is_dear(self) -> bool:
+        """Return whether the factor takes too many operations to be made often."""
+        return self.operations > _DEAR
 
 
 def pattern_of(matrix: sp.csc_array) -> Pattern:

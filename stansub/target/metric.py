@@ -12,21 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackError, eigsh
 from threadpoolctl import threadpool_limits
 
 from stansub.target.cholesky import Factor, cholesky, pattern_of, scale_of
-from stansub.types import FloatArray
+from stansub.types import FloatArray, IntArray
 
 # Most parameters of a metric all of whose eigenvalues are computed, and the smallest of these with a diagonal of ones.
 _DENSE, _LEAST = 500, 1e-4
-# Operations of a factor that is not dear.
-DEAR = 2e7
 # Directions found at first, and if these are too few; eigenvalues that are close to 1, and their relative error.
 _FOUND, _CLOSE, _ERROR = (12, 48), (0.7, 1.4), 1e-2
-
-Places = NDArray[np.int32]
 
 
 class Metric(NamedTuple):
@@ -57,8 +52,8 @@ class Metric(NamedTuple):
             return cls.of_factor(cholesky(precision))
         if precision.shape[0] <= _DENSE:
             return cls.of_factor(cholesky(_with_absolute_values(precision)))
-        is_dear = pattern_of(precision).operations > DEAR
-        return (cls._along_directions(precision) if is_dear else None) or cls.of_factor(cholesky(precision))
+        few = cls._along_directions(precision) if pattern_of(precision).is_dear else None
+        return few or cls.of_factor(cholesky(precision))
 
     @classmethod
     def _along_directions(cls, precision: sp.csc_array) -> Metric | None:
@@ -83,7 +78,12 @@ class Metric(NamedTuple):
         return None
 
     @property
-    def compiled(self) -> tuple[Places, Places, FloatArray, Places, FloatArray, FloatArray]:
+    def dim(self) -> int:
+        """Return the number of parameters."""
+        return len(self.factor.order)
+
+    @property
+    def compiled(self) -> tuple[IntArray, IntArray, FloatArray, IntArray, FloatArray, FloatArray]:
         """Return the arguments of the C++ samplers."""
         return *self.factor, self.directions, self.sds
 

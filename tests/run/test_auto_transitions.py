@@ -22,9 +22,9 @@ from stansub.run import transitions
 from stansub.run.config import SampleConfig
 from stansub.run.posteriors import read
 from stansub.selection import StepCost, TransitionsLeft
+from stansub.target import cholesky
 from stansub.target.remainders import NoPredictorsError
 from stansub.tuning import about_mode
-from stansub.tuning.effects import parts
 from stansub.tuning.transitions import Trial
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -95,7 +95,7 @@ def test_they_are_taken_for_effects_far_from_normal(multilevel: CompiledModel, t
 def test_effects_in_parts_have_the_same_posterior(multilevel: CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:
     data = crossed(3000, 12, 15)
     whole = stansub.sample(multilevel, data, **QUIET)
-    monkeypatch.setattr(parts, "DEAR", 0.0)
+    monkeypatch.setattr(cholesky, "_DEAR", 0.0)
     apart = stansub.sample(multilevel, data, **QUIET)
     assert "Gibbs" in inference_data.attrs(apart)["choices"]["surrogate"]
     one, other = table(whole), table(apart)

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from stansub.target import cholesky as factors
 from stansub.target.cholesky import cholesky, pattern_of
 from stansub.tuning.effects import parts
 from stansub.tuning.effects.parts import groups_of, parts_of
@@ -31,7 +32,7 @@ def crossed() -> sp.csc_array:
 @pytest.fixture
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly no factor is cheap."""
-    monkeypatch.setattr(parts, "DEAR", 100.0)
+    monkeypatch.setattr(factors, "_DEAR", 100.0)
 
 
 def members(found: list[parts.Part]) -> list[list[int]]:

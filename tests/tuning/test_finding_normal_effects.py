@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from stansub.target import cholesky
 from stansub.target.approximation import Approximation
 from stansub.target.sparse import Quadratic
 from stansub.tuning.effects import parts
@@ -82,7 +83,7 @@ def test_coefficients_are_drawn_in_parts_if_their_factor_would_be_dear(
     structure, about = found(normal_prior, draws), expansion()
     assert structure is not None
     whole = structure.about(about, draws)
-    monkeypatch.setattr(parts, "DEAR", 0.0)
+    monkeypatch.setattr(cholesky, "_DEAR", 0.0)
     monkeypatch.setattr(parts, "_JOINED", 0.0)
     in_parts = structure.about(about, draws)
     assert len(whole.part_sizes) == 1

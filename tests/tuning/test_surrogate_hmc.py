@@ -276,6 +276,22 @@ def test_a_metric_is_that_of_another_density_if_there_is_one() -> None:
         assert set(map(id, seen)) == {id(expected or metric_of)}
 
 
+@pytest.mark.parametrize(("n_gradients", "n"), [(1, 4), (250, 4), (251, 3), (500, 2), (5000, 1)])
+def test_a_hessian_of_many_gradients_is_averaged_over_fewer_draws(n_gradients: int, n: int) -> None:
+    flat, tuner, precision = made()
+    seen, points = list[Any](), np.arange(4.0)[:, np.newaxis] * np.ones(DIM)
+
+    class Seen(Identity):
+        def __call__(self, density: Any, theta: Any = None, *_: Any) -> sp.csc_array:
+            seen.append(theta[0])
+            return super().__call__()
+
+    differences = Seen()
+    differences.n_gradients = n_gradients
+    replace(tuner, differences=cast(Any, differences)).round(flat, precision, points, points, n=2)
+    assert (len(seen), max(seen)) == (n, 3.0)
+
+
 def test_the_cost_of_a_trajectory_on_the_posterior_is_measured_and_its_tuning_counted() -> None:
     counts = []
     with set_clock() as clock:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from stansub.target.cholesky import Pattern, pattern_of
-from stansub.target.metric import DEAR
 
 Places = NDArray[np.int64]
 
@@ -53,14 +52,15 @@ def parts_of(precision: sp.csc_array, groups: Sequence[Places]) -> list[Part]:
         return Part(members, pattern_of(sp.csc_array(precision[members][:, members])))
 
     whole = part(np.arange(precision.shape[0]))
-    if whole.pattern.operations <= DEAR or not 1 < len(groups) <= _GROUPS:
+    if not whole.pattern.is_dear or not 1 < len(groups) <= _GROUPS:
         return [whole]
     shared = np.setdiff1d(whole.members, np.concatenate(groups))
     found: list[Part] = []
     for own in sorted((part(np.union1d(group, shared)) for group in groups), key=_size, reverse=True):
         for k, other in enumerate(found):
             joined = part(np.union1d(own.members, other.members))
-            if joined.pattern.operations <= max(DEAR, _JOINED * (own.pattern.operations + other.pattern.operations)):
+            apart = own.pattern.operations + other.pattern.operations
+            if not joined.pattern.is_dear or joined.pattern.operations <= _JOINED * apart:
                 found[k] = joined
                 break
         else:

@@ -249,13 +249,13 @@ class Tuner:
         coordinates = self.effects.matching(precision, points)
         density = InnerDensity(surrogate.model, coordinates)
         if (few := len(points) * _FEW // self.differences.n_gradients) < len(points):
-            points = spread(points[::-1], max(few, 1))
+            points = spread(points[::-1], max(few, 1))  # the last one, if it is one
         return coordinates, Metric.of(mean_precision(self.differences, density, coordinates.inward(points)))
 
 
 def step_cost(precision: sp.csr_array, metric: Metric) -> float:
     """Return the microseconds of a step: autodiff, the expansion's gradient, and products with the metric."""
-    return 2 + 0.1 * len(metric.factor.order) + 0.0005 * (precision.nnz / 2 + 2 * metric.n_elements)
+    return 2 + 0.1 * metric.dim + 0.0005 * (precision.nnz / 2 + 2 * metric.n_elements)
 
 
 def mean_precision(differences: Differences, density: Differentiable, points: FloatArray) -> sp.csc_array:

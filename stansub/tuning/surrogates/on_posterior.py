@@ -27,14 +27,14 @@ _ROUNDS = 2
 _LITTLE, _MANY = 2.5, 500
 
 
-def is_cheap(predictors: SparsePredictors, about: Quadratic, pattern: Metric) -> bool:
+def is_cheap(predictors: SparsePredictors, about: Quadratic, metric: Metric) -> bool:
     """Return whether gradients of all the data cost little more than a step on a surrogate.
 
-    ``pattern`` is a metric with the pattern of others.
+    ``metric`` has the pattern of those of the surrogate.
     """
-    if len(pattern.factor.order) < _MANY or predictors.family.floor:  # with kinks, the user's program is differentiated
+    if metric.dim < _MANY or predictors.family.floor:  # with kinks, the user's program is differentiated
         return False
-    return 2 * predictors.microseconds <= _LITTLE * step_cost(about.precision, pattern)
+    return 2 * predictors.microseconds <= _LITTLE * step_cost(about.precision, metric)
 
 
 class OnPosterior(NamedTuple):
