@@ -15,7 +15,9 @@ from stansub.stan.analysis import Analysis
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import parse
 from stansub.stan.toolchain.stanc import canonical_code
-from stansub.target.cholesky import order_of
+from stansub.target import cholesky
+from stansub.target.cholesky import Factor, Pattern, pattern_of
+from stansub.target.conjugate_gradients import solve
 from stansub.target.families import Poisson
 from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows
 from stansub.tuning.surrogates import ridge as tuning
@@ -238,20 +240,74 @@ def test_a_climb_orders_its_factors_once_for_fewer_entries(monkeypatch: pytest.M
     """Entries vanish where observations saturate; a matrix with more entries has an order of its own."""
     orders: list[int] = []
 
-    def counted(matrix: sp.csc_array) -> NDArray[np.int32]:
+    def counted(matrix: sp.csc_array) -> Pattern:
         orders.append(matrix.nnz)
-        return order_of(matrix)
+        return pattern_of(matrix)
 
-    monkeypatch.setattr(tuning, "order_of", counted)
-    rng, ordering = np.random.default_rng(1), tuning._Ordering()
+    monkeypatch.setattr(tuning, "pattern_of", counted)
+    rng, newton = np.random.default_rng(1), tuning._Newton()
     for n, expected in ((10, [50]), (8, [50]), (12, [50, 54]), (10, [50, 54])):
         matrix = np.eye(30) * 20
         matrix[:n, n] = matrix[n, :n] = rng.standard_normal(n)
         right, own = rng.standard_normal(30), sp.csc_array(matrix)
-        factor = ordering.definite_factor(own)
-        assert factor is not None
-        np.testing.assert_allclose(factor.solve(right), np.linalg.solve(matrix, right), rtol=1e-9)
+        step, is_definite = newton.step(own, right)
+        assert is_definite
+        np.testing.assert_allclose(step, np.linalg.solve(matrix, right), rtol=1e-9)
         assert orders == expected
+
+
+def crossed(n: int, first: int, second: int) -> SparsePredictors:
+    """Return the likelihood of counts by the effects of two crossed groupings."""
+    rng = np.random.default_rng(8)
+    places = np.stack([rng.integers(first, size=n), first + rng.integers(second, size=n)], axis=1)
+    numbers = sp.csr_array((np.ones(2 * n), places.ravel(), 2 * np.arange(n + 1)), shape=(n, first + second))
+    row = SparseRows.of(np.empty((1, 0)), np.empty(0, np.int64), numbers, np.zeros(1))
+    counts = rng.poisson(np.exp(rng.normal(1.0, 0.5, first + second)[places].sum(axis=1))).astype(float)
+    return SparsePredictors((row,), Poisson(counts, np.ones(n)))
+
+
+def counted_factors(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list to which the dimension of each factor is added, of which all are dear from now on."""
+    made: list[int] = []
+
+    def counted(precision: sp.csc_array, order: NDArray[np.int32]) -> Factor | None:
+        made.append(precision.shape[0])
+        return cholesky.definite_factor(precision, order)
+
+    monkeypatch.setattr(tuning, "definite_factor", counted)
+    monkeypatch.setattr(cholesky, "_DEAR", 0.0)
+    return made
+
+
+def test_climbs_with_dear_factors_need_none_and_end_at_the_same_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    predictors = crossed(8_000, 300, 200)
+    expected, n_passes = tuning.ridge_mode(predictors, Progress())
+    made = counted_factors(monkeypatch)
+    found, n_own = tuning.ridge_mode(predictors, Progress())
+    assert not made
+    np.testing.assert_allclose(found.point, expected.point, atol=1e-6)
+    assert n_own == n_passes
+
+
+def test_a_step_whose_products_do_not_converge_comes_from_a_factor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products are not tried again in the same climb."""
+    made, newton = counted_factors(monkeypatch), tuning._Newton()
+    rng = np.random.default_rng(1)
+    vectors = np.linalg.qr(rng.standard_normal((120, 120)))[0]
+    matrix, right = (vectors * 10.0 ** rng.uniform(-6, 0, 120)) @ vectors.T, rng.standard_normal(120)
+    tried: list[int] = []
+
+    def counted_products(*args: Any, most: int) -> Any:
+        tried.append(most)
+        return solve(*args, most=most)
+
+    monkeypatch.setattr(tuning, "solve", counted_products)
+    for _ in range(2):
+        step, is_definite = newton.step(sp.csc_array((matrix + matrix.T) / 2), right)
+        assert is_definite
+        np.testing.assert_allclose(matrix @ step, right, atol=1e-6)
+    assert made == [120, 120]
+    assert len(tried) == 1
 
 
 def test_a_search_that_hardly_gains_ends() -> None:

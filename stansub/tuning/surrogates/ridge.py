@@ -15,7 +15,8 @@ import scipy.sparse as sp
 
 from stansub.errors import RunError
 from stansub.progress import Progress
-from stansub.target.cholesky import Factor, definite_factor, order_of
+from stansub.target.cholesky import Pattern, definite_factor, pattern_of
+from stansub.target.conjugate_gradients import solve
 from stansub.target.simplexes import NO_SIMPLEXES, Places, Simplexes
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split, Surrogate
@@ -40,6 +41,8 @@ _MARGIN, _FIXED = 1e-3, 1e12
 _WEAKER, _WEAKEST = 0.01, 1e-12
 # Difference of a sum from 1 up to which it is that of a simplex.
 _ROUNDING = 1e-9
+# Operations of a factor in the time of one of a product with a sparse matrix.
+_FASTER = 4.0
 
 
 class Region(NamedTuple):
@@ -171,7 +174,7 @@ def ridge_mode(
     """
     region = Region.whole(predictors.dim) if region is None else region
     begin = region.inside(np.zeros(predictors.dim) if start is None else start)
-    here, n_passes, damping, ordering = predictors.expansion(begin), 1, 0.0, _Ordering()
+    here, n_passes, damping, newton = predictors.expansion(begin), 1, 0.0, _Newton()
     heights = list[float]()
     for _ in range(_SEARCH):
         progress.check()
@@ -180,7 +183,7 @@ def ridge_mode(
         if not here.is_finite or has_stalled:
             break
         slope, precision = region.expansion(here, damping)
-        step, is_definite, is_bounded = _step(region, here.point, slope, precision, ordering)
+        step, is_definite, is_bounded = _step(region, here.point, slope, precision, newton)
         decrement = float(slope @ step)
         is_short = is_definite and not is_bounded and decrement <= (_DAMPED if damping else 1) * _DECREMENT
         if not np.isfinite(decrement) or is_short:
@@ -218,24 +221,33 @@ def is_maximum(end: Quadratic, region: Region) -> bool:
     return definite_factor(region.expansion(end)[1]) is not None
 
 
-class _Ordering:
-    """Order of the factors of a climb, which is found anew only for more entries than before.
+class _Newton:
+    """Newton steps of a climb: by factors, or by conjugate gradients if factors are dear and these converge.
 
-    Where observations saturate, entries vanish, and nearly every step would have a pattern of its own.
+    The factors' pattern is found anew only for more entries than before. Where observations saturate, entries vanish,
+    and nearly every step would have a pattern of its own.
     """
 
     def __init__(self) -> None:
-        self._order, self._n_entries = np.empty(0, np.int32), -1
+        self._pattern: Pattern | None = None
+        self._n_entries, self._converge = -1, True
 
-    def definite_factor(self, precision: sp.csc_array) -> Factor | None:
-        """Return a factor in this order; None if the precision is not positive definite."""
-        if precision.nnz > self._n_entries:
-            self._order, self._n_entries = order_of(precision), precision.nnz
-        return definite_factor(precision, self._order)
+    def step(self, precision: sp.csc_array, slope: FloatArray) -> tuple[FloatArray, bool]:
+        """Return the step and True; no step and False if the precision is not positive definite."""
+        if self._pattern is None or precision.nnz > self._n_entries:
+            self._pattern, self._n_entries = pattern_of(precision), precision.nnz
+        if self._pattern.is_dear and self._converge:
+            most = int(self._pattern.operations / (_FASTER * precision.nnz))  # as long as a factor takes
+            found = solve(precision, slope, most=most)
+            if found.has_converged or not found.is_definite:
+                return (found.x, True) if found.is_definite else (np.zeros_like(slope), False)
+            self._converge = False
+        factor = definite_factor(precision, self._pattern.order)
+        return (np.zeros_like(slope), False) if factor is None else (factor.solve(slope), True)
 
 
 def _step(
-    region: Region, point: FloatArray, slope: FloatArray, precision: sp.csc_array, ordering: _Ordering
+    region: Region, point: FloatArray, slope: FloatArray, precision: sp.csc_array, newton: _Newton
 ) -> tuple[FloatArray, bool, bool]:
     """Return the step, whether there is one, and whether bounds end it.
 
@@ -243,7 +255,7 @@ def _step(
     pass were stopped, the step might lead down.
     """
     stopped, moves, diagonal = np.zeros(len(point), bool), np.zeros(len(point)), np.abs(precision.diagonal())
-    step, is_definite = _newton_step(precision, slope, ordering)
+    step, is_definite = newton.step(precision, slope)
     for _ in range(_STOPS):
         more = ~stopped & (np.abs(region.nearest(point + step) - point - step) > _SLIGHT)
         if not is_definite or not more.any():
@@ -253,11 +265,5 @@ def _step(
         free = sp.diags_array((~stopped).astype(float))
         own = free @ precision @ free + sp.diags_array(np.where(stopped, diagonal, 0.0))
         right = np.where(stopped, diagonal * moves, slope - precision @ moves)
-        step, is_definite = _newton_step(sp.csc_array(own), right, ordering)
+        step, is_definite = newton.step(sp.csc_array(own), right)
     return step, is_definite, bool(moves.any())
-
-
-def _newton_step(precision: sp.csc_array, slope: FloatArray, ordering: _Ordering) -> tuple[FloatArray, bool]:
-    """Return the step and True; no step and False if the precision is not positive definite."""
-    factor = ordering.definite_factor(precision)
-    return (np.zeros_like(slope), False) if factor is None else (factor.solve(slope), True)
