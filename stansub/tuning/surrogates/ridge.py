@@ -224,6 +224,7 @@ def is_maximum(end: Quadratic, region: Region) -> bool:
 class _Newton:
     """Newton steps of a climb: by factors, or by conjugate gradients if factors are dear and these converge.
 
+    Conjugate gradients may miss negative curvature across the gradient; their steps lead up all the same.
     The factors' pattern is found anew only for more entries than before. Where observations saturate, entries vanish,
     and nearly every step would have a pattern of its own.
     """
