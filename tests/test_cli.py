@@ -319,6 +319,14 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
         lambda: ["sample", LOGISTIC, "data.json", "--seed"],
         "Option '--seed' requires an argument (see `stansub sample --help`)",
     ),
+    "an option as the value of another": (
+        lambda: ["sample", LOGISTIC, "data.json", "--resume", "--output", "draws.nc"],
+        "Option '--resume' requires an argument, and '--output' is an option (see `stansub sample --help`)",
+    ),
+    "an option of all commands as a value": (
+        lambda: ["loo", "draws.nc", "--seed", "-h"],
+        "Option '--seed' requires an argument, and '-h' is an option (see `stansub loo --help`)",
+    ),
     "no data given": (lambda: ["sample", LOGISTIC], "Missing argument"),
     "not a number": (lambda: options("--chains", "many"), "valid integer (see `stansub sample --help`)"),
     "no such test": (lambda: options("--test", "bootstrap"), "austerity"),

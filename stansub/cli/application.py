@@ -22,7 +22,7 @@ from stansub.cli.export import export
 from stansub.cli.flags import in_one_line
 from stansub.cli.loo import loo
 from stansub.cli.new import new
-from stansub.cli.options import TwoHelps, for_application, paragraphs
+from stansub.cli.options import CheckedCommand, TwoHelps, for_application, paragraphs
 from stansub.cli.plan import plan
 from stansub.cli.ppc import ppc
 from stansub.cli.reference import reference
@@ -61,7 +61,7 @@ for _command in (
 ):
     _whole = for_application(_command)
     _two = "help_all" in inspect.signature(_whole).parameters
-    app.command(cls=TwoHelps if _two else None, help=paragraphs(_command.__doc__ or ""))(_whole)
+    app.command(cls=TwoHelps if _two else CheckedCommand, help=paragraphs(_command.__doc__ or ""))(_whole)
 
 
 def _version(value: bool) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -149,7 +150,21 @@ def shared(name: str, *value: Any, **changes: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-class TwoHelps(TyperCommand):
+class CheckedCommand(TyperCommand):
+    """A command that refuses one of its options as the value of another, which Typer would take."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse words of a command line."""
+        options = [one for one in self.get_params(ctx) if one.param_type_name == "option"]
+        names = {name for one in options for name in (*one.opts, *one.secondary_opts)}
+        with_value = {name for one in options if not getattr(one, "is_flag", False) for name in one.opts}
+        for word, following in pairwise(args):
+            if word in with_value and following in names:
+                ctx.fail(f"Option '{word}' requires an argument, and '{following}' is an option.")
+        return super().parse_args(ctx, args)
+
+
+class TwoHelps(CheckedCommand):
     """A command whose `--help` has the common options, each in the first sentence of its text, in one panel.
 
     Of what defaults stand for, it has numbers. `--help-all` has all options, whole texts, all defaults, and groups.
