@@ -109,7 +109,7 @@ def definite_factor(precision: sp.csc_array, order: NDArray[np.int32] | None = N
 
 def _factorised(precision: sp.csc_array, order: NDArray[np.int32] | None, *, increases: bool) -> Factor | None:
     """Return the factor; None for some matrices that are not positive definite, unless their diagonal increases."""
-    dim, scale = len(precision.indptr) - 1, scale_of(precision)
+    dim, scale = len(precision.indptr) - 1, scale_of(precision.diagonal())
     order = order_of(precision) if order is None else order
     columns, every = np.repeat(np.arange(dim), np.diff(precision.indptr)), np.argsort(order)
     scaled = precision.data / (scale[precision.indices] * scale[columns])
@@ -152,10 +152,10 @@ def _factor(
     return starts, rows, values
 
 
-def scale_of(matrix: sp.csc_array) -> FloatArray:
+def scale_of(diagonal: FloatArray) -> FloatArray:
     """Return what to divide rows and columns by for a diagonal of ones; of small elements, for at most one."""
-    diagonal = np.abs(matrix.diagonal())
-    return np.asarray(np.sqrt(np.maximum(diagonal, 1e-10 * max(diagonal.max(), 1e-10))))
+    sizes = np.abs(diagonal)
+    return np.asarray(np.sqrt(np.maximum(sizes, 1e-10 * max(sizes.max(), 1e-10))))
 
 
 def order_of(matrix: sp.csc_array) -> NDArray[np.int32]:

@@ -33,7 +33,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.target.cholesky import cholesky
+from stansub.target.conjugate_gradients import solutions
 from stansub.target.elimination import Elimination
 from stansub.target.groupings import Means, Pairs, Recentred, joined_columns
 from stansub.target.sparse import SparsePredictors
@@ -243,9 +243,8 @@ def _mean_changes(variances: FloatArray, precision: sp.csr_array, common: NDArra
     found[common] = np.eye(len(common))
     if others.size and common.size:
         beside = sp.diags_array(_BESIDE / variances[others])
-        own = cholesky(sp.csc_array(precision[others][:, others] + beside))
         together = sp.csc_array(precision[others][:, common]).toarray()
-        found[others] = -np.column_stack([own.solve(one) for one in together.T])
+        found[others] = -solutions(sp.csc_array(precision[others][:, others] + beside), together)
     return found
 
 

@@ -8,11 +8,12 @@ from products with the precision itself (Lehoucq, Sorensen and Yang 1998, ARPACK
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.linalg import ArpackError, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from threadpoolctl import threadpool_limits
 
 from stansub.target.cholesky import Factor, cholesky, pattern_of, scale_of
@@ -52,21 +53,33 @@ class Metric(NamedTuple):
             return cls.of_factor(cholesky(precision))
         if precision.shape[0] <= _DENSE:
             return cls.of_factor(cholesky(_with_absolute_values(precision)))
-        few = cls._along_directions(precision) if pattern_of(precision).is_dear else None
+        few = None
+        if has_directions(precision):
+            few = cls.along_directions(precision.diagonal(), sp.csr_array(precision).__matmul__)
         return few or cls.of_factor(cholesky(precision))
 
     @classmethod
-    def _along_directions(cls, precision: sp.csc_array) -> Metric | None:
-        """Return the metric of the diagonal and of a few directions; None if eigenvalues differ along many."""
-        scale = scale_of(precision)
-        inverse = sp.diags_array(1 / scale)
-        scaled = sp.csr_array(inverse @ precision @ inverse)
+    def along_directions(cls, diagonal: FloatArray, product: Callable[[FloatArray], FloatArray]) -> Metric | None:
+        """Return the metric of the diagonal and of a few directions; None if eigenvalues differ along many.
+
+        Parameters
+        ----------
+        diagonal : ndarray, shape (dim,)
+            Diagonal of a mean Hessian.
+        product : callable
+            Function from a vector to its product with this.
+        """
+        scale = scale_of(diagonal)
+        shape = len(scale), len(scale)
+        scaled = LinearOperator(shape, lambda vector: product(vector / scale) / scale, dtype=np.float64)
         start = np.random.default_rng(0).standard_normal(len(scale))
         for n in _FOUND:
             try:
                 with threadpool_limits(limits=1, user_api="blas"):  # rounding depends on the number of threads
                     values, vectors = eigsh(scaled, k=n, which="BE", v0=start, tol=_ERROR)
             except ArpackError:
+                return None
+            if not np.isfinite(values).all():
                 return None
             # Half of them are from each end.
             close = (_CLOSE[0] <= values) & (values <= _CLOSE[1])
@@ -101,9 +114,14 @@ class Metric(NamedTuple):
         return found
 
 
+def has_directions(pattern: sp.csc_array) -> bool:
+    """Return whether metrics of this pattern have few directions instead of a factor, if these suffice."""
+    return pattern.shape[0] > _DENSE and pattern_of(pattern).is_dear
+
+
 def _with_absolute_values(precision: sp.csc_array) -> sp.csc_array:
     """Return the matrix with absolute values of its eigenvalues at a diagonal of ones; itself if all are positive."""
-    scale = scale_of(precision)
+    scale = scale_of(precision.diagonal())
     values, vectors = np.linalg.eigh(precision.toarray() / np.outer(scale, scale))
     if values[0] > 0:
         return precision

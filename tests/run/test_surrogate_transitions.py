@@ -36,6 +36,7 @@ from stansub.stan.surrogate import Split
 from stansub.target import threads
 from stansub.target.approximation import Approximation, approximation
 from stansub.target.group_candidates import Joint
+from stansub.target.inner_density import InnerDensity
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.rows import ColumnRows
 from stansub.target.sparse import Quadratic
@@ -45,6 +46,7 @@ from stansub.tuning.effects.normal_effects import find_normal_effects
 from stansub.tuning.surrogates import maxima, on_posterior, starting, surrogate, warmup
 from stansub.tuning.surrogates.far_starts import begun
 from stansub.tuning.surrogates.hmc import Tuner
+from stansub.tuning.surrogates.interactions import interactions, surrogate_interactions
 from stansub.tuning.surrogates.surrogate import FarError, TunedSurrogate, tune
 
 MAX_Z = 4.5
@@ -339,6 +341,21 @@ def test_trajectories_on_the_posterior_if_its_gradients_are_cheap(
     assert trial.cost.gradients >= 2
     monkeypatch.setattr("stansub.tuning.effects.normal_effects._UNCERTAIN", 0.2)
     assert tune(split, posterior.dim, np.random.default_rng(0), Progress()).transition.on_posterior is None
+
+
+def test_interactions_follow_from_the_expansion_and_from_what_no_data_are_in(
+    posterior: Posterior, tuned: TunedSurrogate
+) -> None:
+    """They are those that one gradient of the surrogate per parameter shows."""
+    split, coordinates = posterior.split(), tuned.transition.inner.coordinates
+    plain = Approximation.plain(tuned.transition.approximation.quadratic)
+    theta = coordinates.inward(tuned.draws[0])
+    found = surrogate_interactions(split, plain, coordinates, theta, lambda: None).toarray()
+    density = InnerDensity(split.surrogate(plain).model, coordinates)
+    np.testing.assert_array_equal(found, interactions(density, theta).toarray())
+    assert not found.all()
+    without = InnerDensity(split.prior().model, coordinates)
+    assert interactions(without, theta).sum() < found.sum() / 2
 
 
 @pytest.mark.parametrize("bends_up", [False, True])

@@ -1,11 +1,14 @@
 """Solutions of sparse systems from products."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.target.conjugate_gradients import solve
+from stansub.target import cholesky, conjugate_gradients
+from stansub.target.conjugate_gradients import solutions, solve
 
 
 def crossed(n_first: int = 150, n_second: int = 90, n_observations: int = 4_000) -> sp.csc_array:
@@ -43,3 +46,21 @@ def test_the_solution_for_zeros_is_zero() -> None:
     found = solve(crossed(), np.zeros(241), most=50)
     assert found.has_converged
     np.testing.assert_array_equal(found.x, 0.0)
+
+
+@pytest.mark.parametrize(("dear", "has_converged", "n_factors"), [(0.0, True, 0), (0.0, False, 1), (1e9, True, 1)])
+def test_solutions_take_a_factor_unless_it_is_dear_and_products_converge(
+    monkeypatch: pytest.MonkeyPatch, dear: float, has_converged: bool, n_factors: int
+) -> None:
+    factors = list[cholesky.Factor]()
+
+    def factor(*given: Any) -> cholesky.Factor:
+        factors.append(cholesky.cholesky(*given))
+        return factors[-1]
+
+    monkeypatch.setattr(cholesky, "_DEAR", dear)
+    monkeypatch.setattr(conjugate_gradients, "cholesky", factor)
+    monkeypatch.setattr(conjugate_gradients, "most_products", lambda *given: 50 if has_converged else 5)
+    matrix, right = crossed(), np.random.default_rng(2).standard_normal((241, 2))
+    np.testing.assert_allclose(solutions(matrix, right), np.linalg.solve(matrix.toarray(), right), rtol=1e-4, atol=1e-6)
+    assert len(factors) == n_factors

@@ -16,7 +16,6 @@ from stansub.target.location_scale import LocationScale, NormalErrors
 from stansub.target.remainders import Family
 from stansub.target.rows import ColumnRows
 from stansub.target.sparse import PART, Column, SparsePredictors, SparseRows, sum_of
-from stansub.tuning.surrogates.differences import Differences
 from stansub.tuning.surrogates.starting import find_start
 
 Array = NDArray[np.float64]
@@ -241,72 +240,3 @@ class Undefined:
 def test_where_nothing_is_defined_there_is_no_start() -> None:
     with pytest.raises(RunError, match="the density is not defined at any of the parameter values tried"):
         find_start(Undefined(), 2, np.random.default_rng(0))
-
-
-class Arrow:
-    """A log density of two parameters that interact with all others, which interact with their neighbours."""
-
-    dim = 40
-
-    def __init__(self) -> None:
-        rng = np.random.default_rng(2)
-        self.matrix = np.diag(rng.uniform(3, 4, self.dim)) + np.diag(np.full(self.dim - 1, 0.5), 1)
-        self.matrix[:2] += rng.standard_normal((2, self.dim))
-        self.matrix = self.matrix + self.matrix.T
-        self.n_gradients = 0
-
-    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
-        self.n_gradients += 1
-        return 0.0, -self.matrix @ theta - 4 * theta**3
-
-
-def test_hessians_take_few_gradients() -> None:
-    density, rng = Arrow(), np.random.default_rng(3)
-    differences = Differences(density, rng.standard_normal(density.dim))
-    assert density.n_gradients == 1 + density.dim
-    theta = rng.standard_normal(density.dim)
-    expected = density.matrix + np.diag(12 * theta**2)
-    # A forward difference is off by half the third derivative, 24 theta, times the step.
-    error = 1e-5 + np.diag(1.01 * 12e-4 * np.abs(theta))
-    assert (np.abs(differences(density, theta).toarray() - expected) <= error).all()
-    assert density.n_gradients - 1 - density.dim == differences.n_gradients <= 1 + 2 + 5
-
-
-class Crossed:
-    """A log density in which each of 30 parameters interacts with many of 10 others, and with one of the 30."""
-
-    dim = 40
-
-    def __init__(self) -> None:
-        rng = np.random.default_rng(4)
-        own = np.diag(rng.uniform(30, 40, self.dim)) + np.diag(np.arange(self.dim - 1) % 2 == 0, 1)
-        own[30:, 30:] = np.diag(np.diag(own)[30:])
-        own[:30, 30:] = rng.standard_normal((30, 10)) * (rng.random((30, 10)) < 0.6)
-        mixed = rng.permutation(self.dim)
-        self.matrix = (own + own.T)[np.ix_(mixed, mixed)]
-
-    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
-        return 0.0, -self.matrix @ theta
-
-
-def test_the_smaller_of_two_crossed_groupings_has_differences_of_its_own() -> None:
-    density = Crossed()
-    differences = Differences(density, np.zeros(density.dim))
-    np.testing.assert_allclose(differences(density, np.zeros(density.dim)).toarray(), density.matrix, atol=1e-8)
-    assert differences.n_gradients == 1 + 10 + 2
-
-
-class Shifted(Crossed):
-    """The same with weak interactions of all parameters, as of corrections that read a mean of all."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.matrix = self.matrix + 1e-3
-
-
-def test_interactions_are_those_of_the_density_that_determined_them() -> None:
-    plain, theta = Crossed(), np.zeros(Crossed.dim)
-    differences = Differences(plain, theta)
-    found = differences(Shifted(), theta).toarray()
-    assert (found[plain.matrix == 0] == 0).all()
-    np.testing.assert_allclose(found, plain.matrix, atol=0.05)

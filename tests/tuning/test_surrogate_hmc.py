@@ -14,6 +14,7 @@ from stansub.progress import Progress
 from stansub.selection import StepCost, SurrogateSettled
 from stansub.target.approximation import Approximation
 from stansub.target.coordinates import Coordinates
+from stansub.target.metric import Metric
 from stansub.target.sparse import Quadratic
 from stansub.target.split import Surrogate
 from stansub.tuning import transitions
@@ -93,10 +94,8 @@ class Flat:
 class Identity:
     """Hessians."""
 
-    n_gradients = 1
-
-    def __call__(self, *_: Any) -> sp.csc_array:
-        return sp.csc_array(sp.identity(DIM))
+    def metric(self, *_: Any) -> Metric:
+        return Metric.of(sp.csc_array(sp.identity(DIM)))
 
 
 def made(**options: Any) -> tuple[Any, Tuner, sp.csr_array]:
@@ -265,31 +264,15 @@ def test_a_metric_is_that_of_another_density_if_there_is_one() -> None:
     nowhere, seen = np.zeros((1, DIM)), list[Any]()
 
     class Seen(Identity):
-        def __call__(self, density: Any, *_: Any) -> sp.csc_array:
+        def metric(self, density: Any, *_: Any) -> Metric:
             seen.append(density._density)
-            return super().__call__()
+            return super().metric()
 
     tuner = replace(tuner, differences=cast(Any, Seen()))
     for metric_of, expected in ((None, flat), (made()[0], None)):
         seen.clear()
         tuner.finish_on_posterior(flat, precision, nowhere, nowhere, metric_of)
         assert set(map(id, seen)) == {id(expected or metric_of)}
-
-
-@pytest.mark.parametrize(("n_gradients", "n"), [(1, 4), (250, 4), (251, 3), (500, 2), (5000, 1)])
-def test_a_hessian_of_many_gradients_is_averaged_over_fewer_draws(n_gradients: int, n: int) -> None:
-    flat, tuner, precision = made()
-    seen, points = list[Any](), np.arange(4.0)[:, np.newaxis] * np.ones(DIM)
-
-    class Seen(Identity):
-        def __call__(self, density: Any, theta: Any = None, *_: Any) -> sp.csc_array:
-            seen.append(theta[0])
-            return super().__call__()
-
-    differences = Seen()
-    differences.n_gradients = n_gradients
-    replace(tuner, differences=cast(Any, differences)).round(flat, precision, points, points, n=2)
-    assert (len(seen), max(seen)) == (n, 3.0)
 
 
 def test_the_cost_of_a_trajectory_on_the_posterior_is_measured_and_its_tuning_counted() -> None:

@@ -1,14 +1,14 @@
 """Hessians of densities in which most parameters do not interact, from few gradients.
 
-One gradient per parameter determines, once, which parameters interact. Afterwards columns without a common row are
-differenced together (Curtis, Powell and Reid 1974). Some parameters have a difference each, and their rows follow by
-symmetry: fixed effects and scales, which interact with many, and the smaller of two crossed groupings.
+Columns without a common row are differenced together (Curtis, Powell and Reid 1974). Some parameters have a difference
+each, and their rows follow by symmetry: fixed effects and scales, which interact with many, and the smaller of two
+crossed groupings.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,12 +16,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.target.metric import Metric
+from stansub.target.metric import Metric, has_directions
 from stansub.target.split import Differentiable
+from stansub.tuning.surrogates.interactions import STEP, without_rounding
+from stansub.tuning.surrogates.sampler_runs import spread
 from stansub.types import FloatArray
 
-# Step sizes of differences; entries this far below their diagonals are rounding.
-_STEP, _ROUNDING = 1e-4, 1e-7
+# Gradients of a Hessian from which it is averaged over fewer draws.
+_FEW = 250
 
 
 class Differences:
@@ -29,24 +31,15 @@ class Differences:
 
     Parameters
     ----------
-    theta : ndarray, shape (dim,)
-        Position at which interactions are determined.
+    pattern : sparse array, shape (dim, dim)
+        Which parameters interact (`stansub.tuning.surrogates.interactions`).
     check : callable, optional
         Called at intervals; may raise an exception to stop.
     """
 
-    def __init__(self, density: Differentiable, theta: FloatArray, check: Callable[[], None] = lambda: None) -> None:
-        self._dim, self._check = density.dim, check
-        here = self._gradient(density, theta)
-        rows, values = [], []
-        for k in range(density.dim):
-            column = self._difference(density, theta, here, np.array([k]))
-            rows.append(np.flatnonzero(column))
-            values.append(column[rows[-1]])
-        starts = np.cumsum([0, *map(len, rows)])
-        whole = sp.csc_array((np.concatenate(values), np.concatenate(rows), starts), shape=(self._dim, self._dim))
-        self._pattern = _without_rounding(sp.csc_array((whole + whole.T) / 2)).astype(bool)
-        self._alone, self._groups = _fewest(self._pattern)
+    def __init__(self, pattern: sp.csc_array, check: Callable[[], None] = lambda: None) -> None:
+        self._dim, self._check, self._pattern = pattern.shape[0], check, pattern
+        self._alone, self._groups = _fewest(pattern)
 
     @property
     def n_gradients(self) -> int:
@@ -54,9 +47,39 @@ class Differences:
         return 1 + len(self._alone) + len(self._groups)
 
     @cached_property
-    def metric(self) -> Metric:
+    def pattern_metric(self) -> Metric:
         """Return a metric with the pattern of Hessians."""
         return Metric.of(sp.csc_array(self._pattern + sp.diags_array(1.0 + self._pattern.sum(axis=0))))
+
+    @cached_property
+    def _independent(self) -> list[NDArray[np.int64]] | None:
+        """Return groups of columns that do not interact, if a factor is dear and these groups are few."""
+        if not has_directions(self._pattern):
+            return None
+        return _coloured(sp.csr_array(self._pattern), self.n_gradients // 2)
+
+    def metric(self, density: Differentiable, points: FloatArray) -> Metric:
+        """Return the metric of minus the mean Hessian over draws, shape (n, dim).
+
+        Where its factor is dear, the diagonal and products are sufficient, and take fewer gradients than the Hessian.
+        """
+        if self._independent is not None:
+            hessian = _MeanHessian(density, points, self._check)
+            if few := Metric.along_directions(hessian.diagonal(self._independent), hessian.product):
+                return few
+        return Metric.of(self.mean(density, points))
+
+    def mean(self, density: Differentiable, points: FloatArray) -> sp.csc_array:
+        """Return minus the mean Hessian over draws, shape (dim, dim); over fewer if one takes many gradients.
+
+        It is on average the covariance of the gradient, and so positive definite, while that of a few draws may not be.
+        """
+        if (few := len(points) * _FEW // self.n_gradients) < len(points):
+            points = spread(points[::-1], max(few, 1))  # the last one, if it is one
+        found = sp.csc_array((self._dim, self._dim))
+        for theta in points:
+            found = sp.csc_array(found + self(density, theta) / len(points))
+        return found
 
     def __call__(self, density: Differentiable, theta: FloatArray) -> sp.csc_array:
         """Return minus the Hessian of a density with the same interactions, shape (dim, dim)."""
@@ -83,7 +106,7 @@ class Differences:
                 values.append(together[places])
         place = np.concatenate(rows), np.concatenate(columns)
         found = sp.coo_array((np.concatenate(values), place), shape=(self._dim, self._dim)).tocsc()
-        return _without_rounding(sp.csc_array((found + found.T) / 2))
+        return without_rounding(sp.csc_array((found + found.T) / 2))
 
     def _places(self, k: int) -> NDArray[np.int32]:
         """Return the rows of a column."""
@@ -94,13 +117,40 @@ class Differences:
     ) -> FloatArray:
         """Return the change of the gradient, each row over the step of the one parameter that affects it."""
         moved = theta.copy()
-        moved[which] += _STEP
+        moved[which] += STEP
         with np.errstate(invalid="ignore"):  # if gradients overflow
-            return np.asarray((here - self._gradient(density, moved)) / _STEP)
+            return np.asarray((here - self._gradient(density, moved)) / STEP)
 
     def _gradient(self, density: Differentiable, theta: FloatArray) -> FloatArray:
         self._check()
         return density.log_density_gradient(theta)[1]
+
+
+class _MeanHessian:
+    """Products with minus the mean Hessian over draws, from one gradient a draw."""
+
+    def __init__(self, density: Differentiable, points: FloatArray, check: Callable[[], None]) -> None:
+        self._density, self._points, self._check = density, points, check
+        self._gradient = self._mean_gradient(0.0)
+
+    def product(self, direction: FloatArray) -> FloatArray:
+        """Return the product with a vector."""
+        step = STEP / np.abs(direction).max()
+        return np.asarray((self._gradient - self._mean_gradient(step * direction)) / step)
+
+    def diagonal(self, groups: Sequence[NDArray[np.int64]]) -> FloatArray:
+        """Return the diagonal, from groups of columns that do not interact."""
+        found = np.empty(self._points.shape[1])
+        for group in groups:
+            chosen = np.zeros(len(found))
+            chosen[group] = 1.0
+            found[group] = self.product(chosen)[group]
+        return found
+
+    def _mean_gradient(self, change: FloatArray | float) -> FloatArray:
+        self._check()
+        gradients = [self._density.log_density_gradient(theta + change)[1] for theta in self._points]
+        return np.asarray(np.mean(gradients, axis=0))
 
 
 def _fewest(pattern: sp.csc_array) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
@@ -143,19 +193,17 @@ def _groups(pattern: sp.csc_array, alone: NDArray[np.int64], most: int) -> list[
     """Return the other columns in groups without a common row, except for the rows of ``alone``; None if not fewer."""
     left = np.setdiff1d(np.arange(pattern.shape[0]), alone)
     own = sp.csr_array(pattern[left][:, left].astype(np.int32))
-    near = sp.csr_array(own @ own.T)
-    colours = np.full(len(left), -1)
-    for k in range(len(left)):
+    groups = _coloured(sp.csr_array(own @ own.T), most - 1)
+    return None if groups is None else [left[group] for group in groups]
+
+
+def _coloured(near: sp.csr_array, most: int) -> list[NDArray[np.int64]] | None:
+    """Return groups of columns that are not near each other; None if there are more than ``most``."""
+    n = near.shape[0]
+    colours = np.full(n, -1)
+    for k in range(n):
         taken = set(colours[near.indices[near.indptr[k] : near.indptr[k + 1]]].tolist())
-        colours[k] = next(colour for colour in range(len(left)) if colour not in taken)
-        if colours[k] >= most - 1:
+        colours[k] = next(colour for colour in range(n) if colour not in taken)
+        if colours[k] >= most:
             return None
-    return [left[colours == colour] for colour in range(colours.max(initial=-1) + 1)]
-
-
-def _without_rounding(matrix: sp.csc_array) -> sp.csc_array:
-    """Return the matrix without entries that are rounding compared with their diagonals."""
-    found = matrix.tocoo()
-    scale = np.sqrt(np.abs(matrix.diagonal()))
-    keep = np.abs(found.data) > _ROUNDING * np.maximum(scale[found.row] * scale[found.col], 1e-12)
-    return sp.csc_array((found.data[keep], (found.row[keep], found.col[keep])), shape=matrix.shape)
+    return [np.flatnonzero(colours == colour) for colour in range(colours.max(initial=-1) + 1)]

@@ -22,7 +22,7 @@ from stansub.kernels.surrogate import MAX_TREE_DEPTH, FixedLength, Gibbs, GivenS
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
 from stansub.target.metric import Metric
-from stansub.target.split import Differentiable, Dynamics, Sampler
+from stansub.target.split import Dynamics, Sampler
 from stansub.tuning.effects.coordinates import Effects
 from stansub.tuning.surrogates.differences import Differences
 from stansub.tuning.surrogates.sampler_runs import (
@@ -43,8 +43,8 @@ from stansub.tuning.surrogates.sampler_runs import (
 )
 from stansub.types import FloatArray
 
-# Draws over which precisions are averaged, in a round and at the end; fewer if one takes more gradients than this.
-POINTS, _FINAL_POINTS, _FEW = 4, 16, 250
+# Draws over which precisions are averaged, in a round and at the end.
+POINTS, _FINAL_POINTS = 4, 16
 # Transitions per round, and those that tune a step size at the end.
 _ROUND, _ADAPTING = 60, 100
 # Target acceptance rates; the next one is used if more than this share of the transitions diverge, or if the acceptance
@@ -248,22 +248,9 @@ class Tuner:
         self.check()
         coordinates = self.effects.matching(precision, points)
         density = InnerDensity(surrogate.model, coordinates)
-        if (few := len(points) * _FEW // self.differences.n_gradients) < len(points):
-            points = spread(points[::-1], max(few, 1))  # the last one, if it is one
-        return coordinates, Metric.of(mean_precision(self.differences, density, coordinates.inward(points)))
+        return coordinates, self.differences.metric(density, coordinates.inward(points))
 
 
 def step_cost(precision: sp.csr_array, metric: Metric) -> float:
     """Return the microseconds of a step: autodiff, the expansion's gradient, and products with the metric."""
     return 2 + 0.1 * metric.dim + 0.0005 * (precision.nnz / 2 + 2 * metric.n_elements)
-
-
-def mean_precision(differences: Differences, density: Differentiable, points: FloatArray) -> sp.csc_array:
-    """Return minus the mean Hessian over draws.
-
-    It is on average the covariance of the gradient, and so positive definite, while that of a few draws may not be.
-    """
-    found = sp.csc_array((density.dim, density.dim))
-    for theta in points:
-        found = sp.csc_array(found + differences(density, theta) / len(points))
-    return found

@@ -13,7 +13,8 @@ from stansub.target.approximation import Approximation
 from stansub.target.metric import Metric
 from stansub.target.split import Differentiable, Split, Surrogate
 from stansub.tuning.surrogates.differences import Differences
-from stansub.tuning.surrogates.hmc import POINTS, mean_precision
+from stansub.tuning.surrogates.hmc import POINTS
+from stansub.tuning.surrogates.interactions import interactions
 from stansub.tuning.surrogates.sampler_runs import spread
 from stansub.types import FloatArray
 
@@ -62,7 +63,7 @@ def of_draws(split: Split, draws: FloatArray) -> NormalApproximation:
 
 
 def _of_draws(density: Differentiable, draws: FloatArray) -> NormalApproximation:
-    metric = Metric.of(mean_precision(Differences(density, draws[-1]), density, spread(draws, POINTS)))
+    metric = Differences(interactions(density, draws[-1])).metric(density, spread(draws, POINTS))
     return _after_newton_step(density, draws.mean(axis=0), metric)
 
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from stansub.errors import RunError
 from stansub.progress import Progress
 from stansub.target.cholesky import Pattern, definite_factor, pattern_of
-from stansub.target.conjugate_gradients import solve
+from stansub.target.conjugate_gradients import most_products, solve
 from stansub.target.simplexes import NO_SIMPLEXES, Places, Simplexes
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split, Surrogate
@@ -41,8 +41,6 @@ _MARGIN, _FIXED = 1e-3, 1e12
 _WEAKER, _WEAKEST = 0.01, 1e-12
 # Difference of a sum from 1 up to which it is that of a simplex.
 _ROUNDING = 1e-9
-# Operations of a factor in the time of one of a product with a sparse matrix.
-_FASTER = 4.0
 
 
 class Region(NamedTuple):
@@ -238,8 +236,7 @@ class _Newton:
         if self._pattern is None or precision.nnz > self._n_entries:
             self._pattern, self._n_entries = pattern_of(precision), precision.nnz
         if self._pattern.is_dear and self._converge:
-            most = int(self._pattern.operations / (_FASTER * precision.nnz))  # as long as a factor takes
-            found = solve(precision, slope, most=most)
+            found = solve(precision, slope, most=most_products(self._pattern, precision.nnz))
             if found.has_converged or not found.is_definite:
                 return (found.x, True) if found.is_definite else (np.zeros_like(slope), False)
             self._converge = False

@@ -25,7 +25,6 @@ from stansub.target.approximation import Approximation, approximation
 from stansub.target.cholesky import is_definite
 from stansub.target.directions import common_coefficients
 from stansub.target.groupings import Recentred
-from stansub.target.inner_density import InnerDensity
 from stansub.target.joint_settings import Choice, choose_joint
 from stansub.target.simplexes import NO_SIMPLEXES, Simplexes
 from stansub.target.sparse import Quadratic, SparsePredictors
@@ -34,6 +33,7 @@ from stansub.tuning.effects.coordinates import find_effects
 from stansub.tuning.effects.normal_effects import find_normal_effects
 from stansub.tuning.surrogates.differences import Differences
 from stansub.tuning.surrogates.hmc import POINTS, Tuned, Tuner
+from stansub.tuning.surrogates.interactions import surrogate_interactions
 from stansub.tuning.surrogates.normal import NormalApproximation, of_surrogate
 from stansub.tuning.surrogates.of_effects import EffectsTuner
 from stansub.tuning.surrogates.omissions import noise_of, remainders, selected
@@ -174,7 +174,7 @@ def tune(
     found = exploration.begin(plain, start)
     not_near = max(_FAR, _SHARE * float(np.sqrt(dim / 2)))
     stages, n_passes = list(_stages(split.predictors, simplexes, not_near, progress)), n_passes + found.n_passes
-    cheap = is_cheap(split.predictors, quadratic, exploration.tuner.differences.metric)
+    cheap = is_cheap(split.predictors, quadratic, exploration.tuner.differences.pattern_metric)
     far = max(_NEAR, np.sqrt(dim))
     # Where draws run away from the posterior, an expansion costs as much as trajectories on it.
     near = stages[0]._replace(small=_NEAR if cheap else far, most_damped=0 if cheap else _DAMPED)
@@ -316,7 +316,8 @@ class Exploration:
         structure = find_normal_effects(split, plain, effects.full, start[np.newaxis], own, progress.check)
         effects = structure.joined(effects) if structure else effects
         half = effects.halfway()
-        differences = Differences(InnerDensity(surrogate.model, half), half.inward(start), progress.check)
+        pattern = surrogate_interactions(split, plain, half, half.inward(start), progress.check)
+        differences = Differences(pattern, progress.check)
         of_effects = None if structure is None else EffectsTuner.of(structure, own, progress.check)
         return cls(split, Tuner(effects, differences, rng, progress.check), of_effects, progress), start
 
