@@ -11,6 +11,7 @@ from stansub import Posterior
 from stansub.kernels.surrogate import FixedLength, NoUTurn
 from stansub.progress import Progress
 from stansub.target import metric
+from stansub.tuning.surrogates import hmc
 from stansub.tuning.surrogates.surrogate import tune
 
 N, T = 20_000, 100
@@ -49,5 +50,8 @@ def test_steps_are_long_with_absolute_curvatures(posterior: Posterior) -> None:
 
 
 def test_steps_are_short_with_increased_diagonals(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Hessian of a single draw has directions of negative curvature for nearly every seed."""
+    monkeypatch.setattr(hmc, "_FINAL_POINTS", 1)
+    long = step_sizes(posterior, 2)
     monkeypatch.setattr(metric, "_with_absolute_values", lambda precision: precision)
-    assert min(step_sizes(posterior, 4)) < 0.01
+    assert np.mean(step_sizes(posterior, 2)) < np.mean(long) / 2
