@@ -50,8 +50,9 @@ _RESHAPED = frozenset(
 def effects(program: Program, *sizes: str) -> tuple[str, ...]:
     """Return the names of parameters that are effects with an unknown scale; ``sizes`` count the observations.
 
-    They have several elements and no bounds, or are arrays of ordered vectors, and a density or a product outside the
-    likelihood ties them to other parameters: ``u ~ normal(0, tau)``, ``u = tau * z``, ``c[j] ~ normal(mu, tau)``.
+    They have several elements, or are arrays of ordered vectors, and a density or a product outside the likelihood ties
+    them to other parameters: ``u ~ normal(0, tau)``, ``u = tau * z``, ``c[j] ~ normal(mu, tau)``. With bounds, as
+    frailties ``w ~ gamma(1 / theta, 1 / theta)``, data must select elements: others may be scales themselves.
     """
     declared = {one.name: one for one in program.parameters.declarations}
     steps, depends = Steps.of(program), of_observations(program, *sizes)
@@ -63,7 +64,8 @@ def effects(program: Program, *sizes: str) -> tuple[str, ...]:
         own = together(steps.sources, names(of))
         if together(steps.sources, names(*others)) - own:
             found |= own
-    return tuple(name for name, one in declared.items() if name in found and _is_effect(one))
+    picked = selected(program, *sizes)
+    return tuple(name for name, one in declared.items() if name in found and (_is_effect(one) or name in picked))
 
 
 def selected(program: Program, *sizes: str) -> tuple[str, ...]:
@@ -75,8 +77,10 @@ def selected(program: Program, *sizes: str) -> tuple[str, ...]:
     own = [step.statement for step in steps.evaluated if together(depends, step.uses)]
     picked = [base for base, indices in map(flat, find(Subscript, own)) if together(depends, names(*indices[:1]))]
     picked += [one.expression for one in own if isinstance(one, Assign) and _is_scattered(program, one)]
-    found = together(steps.sources, names(*picked))
-    return tuple(one.name for one in program.parameters.declarations if one.name in found and _is_effect(one))
+    read = names(*picked)
+    found, declared = together(steps.sources, read), program.parameters.declarations
+    bounded = {one.name for one in declared if _is_bounded(one)} & read  # if such values are computed, these are scales
+    return tuple(one.name for one in declared if one.name in bounded or (one.name in found and _is_effect(one)))
 
 
 def _is_scattered(program: Program, assigned: Assign) -> bool:
@@ -87,20 +91,28 @@ def _is_scattered(program: Program, assigned: Assign) -> bool:
 
 
 def multiplies(program: Program, *sizes: str) -> bool:
-    """Return whether observations depend on a product of two different parameters with several elements each."""
+    """Return whether observations depend on a product of two different parameters with several elements each.
+
+    A product of parameters with bounds is mostly a sum of logarithms.
+    """
     steps, depends = Steps.of(program), of_observations(program, *sizes)
     several = {one.name for one in program.parameters.declarations if one.all_dims}
+    bounded = {one.name for one in program.parameters.declarations if _is_bounded(one)}
     own = [step.statement for step in steps.evaluated if together(depends, step.uses)]
     pairs = [(one.left, one.right) for one in find(Infix, own) if one.operator in PRODUCTS]
     pairs += [(one.arguments[0], one.arguments[1]) for one in find(Call, own) if one.name in _DOT_PRODUCTS]
     sides = [[together(steps.sources, names(one)) & several for one in pair] for pair in pairs]
-    return any(first and second and len(first | second) > 1 for first, second in sides)
+    return any(first and second and len(first | second) > 1 and (first | second) - bounded for first, second in sides)
 
 
 def _is_effect(one: Declaration) -> bool:
     of_groups = bool(one.array_dims) and one.base == "ordered"  # such as cutpoints
     is_free = one.base in _FREE and {bound.kind for bound in one.type.bounds} <= _SCALES
     return of_groups or (bool(one.all_dims) and is_free)
+
+
+def _is_bounded(one: Declaration) -> bool:
+    return bool(one.all_dims) and one.base in _FREE and not {bound.kind for bound in one.type.bounds} <= _SCALES
 
 
 def _factors(statement: Statement) -> Iterator[tuple[Expression, Sequence[Expression]]]:

@@ -40,6 +40,9 @@ def program(tmp_path: Path, parameters: str, model: str, transformed: str = "") 
         ("vector[J] u; ordered[K] c;", "", "c ~ normal(alpha, tau);", ()),
         ("vector[J] z;", "vector[J] u = exp(tau) + z;", "z ~ std_normal();", ()),
         ("vector[J] u;", "", "u ~ normal(0, 1); tau ~ normal(alpha, 1);", ()),
+        ("vector<lower=0>[J] u;", "", "u ~ gamma(1 / tau, 1 / tau);", ("u",)),
+        ("vector<lower=0>[J] u;", "", "u ~ gamma(2, 2);", ()),
+        ("vector[J] u; vector<lower=0>[J] s;", "", "u ~ normal(0, s); s ~ cauchy(0, tau);", ("u",)),
     ],
     ids=[
         "fixed",
@@ -52,6 +55,9 @@ def program(tmp_path: Path, parameters: str, model: str, transformed: str = "") 
         "shared_cutpoints",
         "added",
         "scalars",
+        "frailties",
+        "fixed_frailties",
+        "scales",
     ],
 )
 def test_of_a_regression(parameters: str, transformed: str, model: str, found: tuple[str, ...], tmp_path: Path) -> None:
@@ -63,6 +69,7 @@ def test_of_a_regression(parameters: str, transformed: str, model: str, found: t
     [
         ("vector[J] u;", "", LIKELIHOOD, ("u",)),
         ("vector[J] z;", "vector[J] u = 2 * z;", LIKELIHOOD, ("z",)),
+        ("vector<lower=0>[J] u;", "", LIKELIHOOD, ("u",)),
         ("matrix[J, 2] u;", "", "for (n in 1:N) y[n] ~ normal(u[g[n], 1] * x[n, 1] + u[g[n], 2], 1);", ("u",)),
         ("vector[J] u;", "vector[N] eta = x * beta + u[g];", "y ~ normal(eta, 1);", ("u",)),
         ("vector[J] u;", "", "for (j in 1:J) u[j] ~ normal(0, 1); y ~ normal(x * beta, 1);", ()),
@@ -75,6 +82,7 @@ def test_of_a_regression(parameters: str, transformed: str, model: str, found: t
         *(
             "vector",
             "computed",
+            "bounded",
             "matrix",
             "predictor",
             "prior",
