@@ -77,6 +77,11 @@ def values(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
          {"matrix[2, J] = diag_pre_multiply(s, m)", "row_vector[J] = m[2, :] * s[2] * tau"}),
         ("for (n in 1 : N) { for (k in 1 : 2) y[n] ~ normal(s[k] * w[g[n], k], 1); }",
          {"matrix[J, 2] = diag_post_multiply(w, s)"}),
+        (LOOP.format("sum(s .* w[g[n]]')"), {"matrix[J, 2] = diag_post_multiply(w, s)"}),
+        (LOOP.format("sum(w[g[n]] .* s')"), {"matrix[J, 2] = diag_post_multiply(w, s)"}),
+        (LOOP.format("sum(m[, g[n]]' ./ s')"), {"matrix[2, J] = diag_pre_multiply(inv(s), m)"}),
+        (LOOP.format("sum(tau * w[g[n]]')"), {"matrix[J, 2] = w * tau"}),
+        (WHOLE.format("(tau * z')[g]'"), {"vector[J] = z * tau"}),
         ("real r = s[1] * s[2];" + WHOLE.format("r * z[g]"), {"vector[J] = z * r"}),
     ],
 )  # fmt: skip

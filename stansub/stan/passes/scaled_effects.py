@@ -29,6 +29,7 @@ from stansub.stan.syntax import (
     Span,
     Statement,
     Subscript,
+    Transpose,
     changed,
     factors_of,
     find,
@@ -163,7 +164,7 @@ class _Reading(Variables):
     def _linear(self, expression: Expression) -> Iterator[str]:
         """Yield names of effects in which an expression is linear."""
         if self._plain(expression) is not None:
-            yield name_of(expression)
+            yield name_of(_upright(expression))
         elif isinstance(expression, Infix) and expression.operator in PRODUCTS:
             yield from self._linear(expression.left)
             yield from self._linear(expression.right)
@@ -193,7 +194,8 @@ class _Reading(Variables):
         for _, scale in scales:
             value = scale.text.replace(_VARIABLE, value)
         index = f"[{', '.join(map(str, part.picked))}]" if part.picked else ""
-        texts = {id(one.expression): "" for one, _ in scales} | {id(effect.expression): f"{_VARIABLE}{index}"}
+        turned = "'" if isinstance(effect.expression, Transpose) else ""
+        texts = {id(one.expression): "" for one, _ in scales} | {id(effect.expression): f"{_VARIABLE}{index}{turned}"}
         used = names(part.expression, kind, *(scale.expression for _, scale in scales))
         own, parts = zip(*self._read(effect.expression), strict=True)
         elements = frozenset(str(one.expression) for one in parts)
@@ -210,7 +212,7 @@ class _Reading(Variables):
     def _read(self, factor: Expression) -> list[tuple[str, _Part]]:
         """Return the effects in a factor by name, as often as it reads them."""
         if (part := self._free(factor)) is not None:
-            return [(name_of(factor), part)]
+            return [(name_of(_upright(factor)), part)]
         return [found for one in factor.parts if isinstance(one, Expression) for found in self._read(one)]
 
     def _effects(self, factor: Expression) -> _Part | None:
@@ -230,15 +232,16 @@ class _Reading(Variables):
 
     def _plain(self, factor: Expression) -> _Part | None:
         """Return the effects of which a factor is one or several: parameters without bounds; None for anything else."""
-        is_parameter = self.declared.get(name_of(factor)) in self.program.parameters.declarations
+        is_parameter = self.declared.get(name_of(_upright(factor))) in self.program.parameters.declarations
         return self._free(factor) if is_parameter else None
 
     def _free(self, factor: Expression) -> _Part | None:
         """Return the elements of a variable without bounds of which a factor is one or several."""
         part = self._part(factor)
-        if part is None or name_of(factor) not in self.changing:
+        name = name_of(_upright(factor))
+        if part is None or name not in self.changing:
             return None
-        kind, is_free = part.type, not self.declared[name_of(factor)].type.is_checked
+        kind, is_free = part.type, not self.declared[name].type.is_checked
         is_list = not kind.array_dims if kind.base != "real" else len(kind.array_dims) == 1
         return part if is_free and is_list and kind.base in _FREE else None
 
@@ -271,8 +274,11 @@ class _Reading(Variables):
         return changed(factor, whole)
 
     def _part(self, factor: Expression) -> _Part | None:
-        """Return the elements of which a factor is one or several; None if it is no part of a variable."""
-        base, indices = flat(factor)
+        """Return the elements of which a factor is one or several; None if it is no part of a variable.
+
+        Vectors may be transposed: the products in which they may are of elements.
+        """
+        base, indices = flat(_upright(factor))
         one = self.declared.get(base.name) if isinstance(base, Name) else None
         if one is None or one.name in self.observed or names(*indices) & self.changing:
             return None
@@ -292,6 +298,11 @@ class _Reading(Variables):
         sides = expression.left, expression.right
         with_number = expression.operator in (".*", "./") or any(map(self.types.is_number, sides))
         return with_number and all(map(self._is_elementwise, sides))
+
+
+def _upright(factor: Expression) -> Expression:
+    """Return a factor without its transposition."""
+    return factor.operand if isinstance(factor, Transpose) else factor
 
 
 def _of_matrix(scales: _Part, effects: _Part, *, divides: bool) -> _Scale | None:
