@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,13 +22,12 @@ from stansub.errors import InputError
 from stansub.progress import as_progress
 from stansub.stan.data.data import Data
 from stansub.stan.likelihood import LikelihoodSplit
-from stansub.stan.observations.densities import Rows, Spec
-from stansub.stan.observations.design import TOGETHER, CollectedRows, Cut, Part
+from stansub.stan.observations.design import TOGETHER, Cut, Part
 from stansub.stan.observations.observation import ObservationTerm, follow
-from stansub.stan.observations.predictors import Affine, affine_density, arguments_of, arguments_of_sums, reading
+from stansub.stan.observations.predictors import Affine, affine_density, arguments_of, collected, reading
 from stansub.stan.observations.row_program import Argument
-from stansub.target.remainders import Family, NoPredictorsError
-from stansub.target.rows import compact, shortest
+from stansub.target.remainders import NoPredictorsError
+from stansub.target.rows import shortest
 from stansub.target.sparse import Column, SparsePredictors, SparseRows, columns_of
 from stansub.target.threads import THREADS
 from stansub.types import Check
@@ -37,15 +37,6 @@ _UNREAD = "stansub cannot read its likelihood: "
 # processed in parts, the fewest of a part, up to how many parts, and the most; those that are tried before; share of
 # the observations that read a variable from which it has a column of its own in any case.
 _FEW, _ROWS, _PARTS, _MOST, _TRIED, _OWN = 8, 1 << 16, 32, 1 << 18, 1 << 12, 0.1
-
-
-class Sum(NamedTuple):
-    """A sum over observations."""
-
-    values: Mapping[str, Any]
-    """Data of its text."""
-    n: int
-    """The number of its observations."""
 
 
 def sparse_predictors(
@@ -76,33 +67,21 @@ def sparse_predictors(
             pass
         finally:
             memory.give_back()
-    with reading(_UNREAD):
-        followed = follow(own.likelihood, values, n, sparse=True, check=log.check)
-        family, arguments = arguments_of(followed, n, check=log.check)
-    variables = _variables(followed)
-    del followed  # its terms have rows of their own, as large as those of the arguments
-    return _predictors(family, arguments, variables, n)
+    return predictors_of_sums(own, [(values, n)], log.check)
 
 
 def predictors_of_sums(
-    own: LikelihoodSplit, sums: Sequence[Sum], *, progress: Callable[[str], None] | None = None
+    own: LikelihoodSplit, sums: Sequence[tuple[Mapping[str, Any], int]], check: Check
 ) -> SparsePredictors:
-    """Return the rows of a likelihood of several sums, one sum after the other; not yet proved.
+    """Return the rows of a likelihood, one sum after the other, from data and number of observations of each sum.
 
-    Raises `NoPredictorsError` if its text cannot be followed, or it has too many arguments.
+    They are not yet proved. Raises `NoPredictorsError` if its text cannot be followed, or it has too many arguments.
     """
-    log = as_progress(progress)
-    log("Following the likelihood of an observation")
     with reading(_UNREAD):
-        followed = [follow(own.likelihood, values, n, sparse=True, check=log.check) for values, n in sums]
-        counts = [one.n for one in sums]
-        family, arguments = arguments_of_sums(followed, counts, log.check)
-    return _predictors(family, arguments, _variables(followed[0]), sum(counts))
-
-
-def _predictors(
-    family: Family, arguments: Sequence[Argument], variables: Sequence[NDArray[np.int64]], n: int
-) -> SparsePredictors:
+        followed = [follow(own.likelihood, values, n, sparse=True, check=check) for values, n in sums]
+        family, arguments = arguments_of(followed, [n for _, n in sums], check=check)
+    variables, n = _variables(followed[0]), sum(n for _, n in sums)
+    del followed  # its terms have rows of their own, as large as those of the arguments
     if family.floor:
         raise NoPredictorsError("the log likelihood has a kink, which surrogate transitions do not support")
     m = arguments[0].slopes.shape[1]
@@ -132,33 +111,20 @@ def _by_parts(own: LikelihoodSplit, n: int, cut: Cut, check: Check) -> SparsePre
     n_parts = max(min(-(-n // _ROWS), _PARTS), -(-n // _MOST))
     ends = np.linspace(0, n, n_parts + 1).astype(int).tolist()
     parts = list(map(slice, ends, ends[1:]))
-    specs: list[Spec] = []
-    given: list[list[NDArray[Any]]] = []
-    collected: list[CollectedRows] = []
 
-    def affine(rows: slice) -> tuple[Affine, list[Part]]:
+    def affine(rows: slice) -> tuple[slice, Affine, list[Part]]:
         k = rows.stop - rows.start
         with reading(_UNREAD):
             followed = follow(own.likelihood, cut.part(rows), k, sparse=True, check=check)
             found = affine_density(followed, k)
-        return found, [_part(one, _variables(followed), k) for one in found.arguments]
+        return rows, found, [_part(one, _variables(followed), k) for one in found.arguments]
 
     affine(slice(0, _TRIED))  # a family that is not known mostly shows here
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
         # A few at a time: what is followed takes more memory than what stays of it.
-        for some in (parts[first : first + THREADS] for first in range(0, n_parts, THREADS)):
-            for rows, (found, own_parts) in zip(some, pool.map(affine, some), strict=True):
-                specs.append(found.spec)
-                given.append([compact(one) for one in found.given])
-                collected = collected or [CollectedRows(n, found.arguments[0].slopes.shape[1], cut) for _ in own_parts]
-                if found.spec != specs[0] or len(own_parts) != len(collected):
-                    raise NoPredictorsError("its density differs between parts of the data")
-                for all_rows, part in zip(collected, own_parts, strict=True):
-                    all_rows.add(rows, part)
-    constant = [None if one.is_changing else one.offset() for one in collected]
-    y, *others = (np.concatenate(one, dtype=np.float64) for one in zip(*given, strict=True))
-    family, kept = specs[0].choose(Rows(y, others, constant))
-    return SparsePredictors(tuple(collected[k].rows() for k in kept), family.compacted())
+        some = (pool.map(affine, parts[first : first + THREADS]) for first in range(0, n_parts, THREADS))
+        family, kept = collected(chain.from_iterable(some), n, cut)
+    return SparsePredictors(tuple(one.rows() for one in kept), family)
 
 
 def _part(argument: Argument, variables: Sequence[NDArray[np.int64]], n: int) -> Part:

@@ -7,16 +7,17 @@ the others are evaluated with the prior.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stansub.errors import InputError
+from stansub.progress import as_progress
 from stansub.stan.analysis import Analysis
 from stansub.stan.cutting import FEWEST, first_rows
 from stansub.stan.data.data import Data
 from stansub.stan.likelihood import LikelihoodSplit
-from stansub.stan.sparse import Sum, cutting, is_cut, predictors_of_sums, sparse_predictors
+from stansub.stan.sparse import cutting, is_cut, predictors_of_sums, sparse_predictors
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors
 
@@ -42,16 +43,18 @@ class LikelihoodSums:
         Raises `NoPredictorsError` if the text cannot be followed.
         """
         if len(self.sizes) > 1:
-            return predictors_of_sums(self.own, [self._alone(size) for size in self.sizes], progress=progress)
+            log = as_progress(progress)
+            log("Following the likelihood of an observation")
+            return predictors_of_sums(self.own, list(map(self._alone, self.sizes)), log.check)
         (size,) = self.sizes
         cut = None if as_whole else cutting(self.values, size)
         return sparse_predictors(self.own, self.values.values, self.values.integer(size), cut=cut, progress=progress)
 
-    def _alone(self, size: str) -> Sum:
+    def _alone(self, size: str) -> tuple[Mapping[str, Any], int]:
         """Return the data of one sum, without rows of the others."""
         others = [(one,) for one in self.sizes if one != size]
         try:
-            return Sum(first_rows(self.values, others, 0).values, self.values.integer(size))
+            return first_rows(self.values, others, 0).values, self.values.integer(size)
         except InputError as error:
             raise NoPredictorsError(str(error)) from error
 
