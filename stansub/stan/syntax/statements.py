@@ -187,23 +187,21 @@ class Braces(Compound):
 
 
 @dataclass(frozen=True)
-class Target(Statement):
+class Increment(Statement):
+    """A statement that adds to the log density."""
+
+    expression: Expression
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__.lower()} += {self.expression};"
+
+
+class Target(Increment):
     """``target += expression;``."""
 
-    expression: Expression
 
-    def __str__(self) -> str:
-        return f"target += {self.expression};"
-
-
-@dataclass(frozen=True)
-class Jacobian(Statement):
+class Jacobian(Increment):
     """``jacobian += expression;``."""
-
-    expression: Expression
-
-    def __str__(self) -> str:
-        return f"jacobian += {self.expression};"
 
 
 @dataclass(frozen=True)
