@@ -22,7 +22,7 @@ from stansub.stan.passes import rewrite
 from stansub.stan.passes.computed_sizes import size_expressions
 from stansub.stan.passes.series.rows import N_ROWS
 from stansub.stan.proof import Population, Proof, Whole, prove
-from stansub.stan.sums import Followed, follow_likelihood
+from stansub.stan.sparse import Followed, follow_likelihood
 from stansub.stan.surrogate import Dynamics, Split, split
 from stansub.stan.syntax import Program
 from stansub.stan.toolchain import build

@@ -4,14 +4,19 @@ The text shows which elements of which variables each observation reads, with wh
 observations read most elements are kept dense. Of those of which they read few, such as the level of a grouping or the
 two sides of a match, only what is read is kept. Tall data are processed in parts of the rows, because intermediate
 results need several times the memory.
+
+Terms over arrays of different lengths, such as event times and censored times, are sums of their own. The observations
+of all of them have one program, one sum after the other. If that cannot be followed, the main sum is taken alone, and
+the others are evaluated with the prior.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +24,9 @@ from numpy.typing import NDArray
 
 from stansub import memory
 from stansub.errors import InputError
-from stansub.progress import as_progress
+from stansub.progress import Progress, as_progress
+from stansub.stan.analysis import Analysis
+from stansub.stan.cutting import FEWEST, first_rows
 from stansub.stan.data.data import Data
 from stansub.stan.likelihood import LikelihoodSplit
 from stansub.stan.observations.design import TOGETHER, Cut, Part
@@ -37,6 +44,91 @@ _UNREAD = "stansub cannot read its likelihood: "
 # processed in parts, the fewest of a part, up to how many parts, and the most; those that are tried before; share of
 # the observations that read a variable from which it has a column of its own in any case.
 _FEW, _ROWS, _PARTS, _MOST, _TRIED, _OWN = 8, 1 << 16, 32, 1 << 18, 1 << 12, 0.1
+
+
+@dataclass(frozen=True)
+class LikelihoodSums:
+    """A likelihood in its own arguments, with the data of its sums."""
+
+    own: LikelihoodSplit
+    sizes: tuple[str, ...]
+    """The integer that counts the terms of each sum."""
+    values: Data
+    """All data, with transformed data as far as known."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether parts of the rows are followed one by one, unless all are followed ``as_whole``."""
+        return len(self.sizes) == 1 and is_cut(self.own, self.values.integer(*self.sizes))
+
+    def follow(self, *, as_whole: bool = False, progress: Callable[[str], None] | None = None) -> SparsePredictors:
+        """Return the rows of all observations, not yet proved.
+
+        Raises `NoPredictorsError` if the text cannot be followed.
+        """
+        if len(self.sizes) > 1:
+            log = _begun(progress)
+            return _predictors_of_sums(self.own, list(map(self._alone, self.sizes)), log.check)
+        (size,) = self.sizes
+        cut = None if as_whole else cutting(self.values, size)
+        return sparse_predictors(self.own, self.values.values, self.values.integer(size), cut=cut, progress=progress)
+
+    def _alone(self, size: str) -> tuple[Mapping[str, Any], int]:
+        """Return the data of one sum, without rows of the others."""
+        others = [(one,) for one in self.sizes if one != size]
+        try:
+            return first_rows(self.values, others, 0).values, self.values.integer(size)
+        except InputError as error:
+            raise NoPredictorsError(str(error)) from error
+
+
+class Followed(NamedTuple):
+    """A likelihood in its own arguments, with the rows of its observations."""
+
+    sums: LikelihoodSums
+    predictors: SparsePredictors
+
+
+def follow_likelihood(
+    analysis: Analysis,
+    values: Data,
+    size: str,
+    *,
+    alone: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Followed:
+    """Return the likelihood with all of its sums or, if these cannot be followed, with the main one.
+
+    Raises `NoPredictorsError` if that cannot be followed either; the message says where.
+
+    Parameters
+    ----------
+    values : Data
+        All data, with transformed data as far as known.
+    size : str
+        Counts the observations of the main sum.
+    alone : bool
+        Whether to take the main sum alone.
+    """
+    refusal = NoPredictorsError(f"{size} does not count the observations of the likelihood")
+    for sizes in _choices(analysis, values, size, alone):
+        try:
+            sums = LikelihoodSums(analysis.likelihood_split(*sizes), sizes, values)
+            return Followed(sums, sums.follow(progress=progress))
+        except NoPredictorsError as error:
+            refusal = error
+    raise refusal
+
+
+def _choices(analysis: Analysis, values: Data, size: str, alone: bool) -> Iterator[tuple[str, ...]]:
+    """Yield integers that count the terms of each sum."""
+    _, main = analysis.over_data(size)
+    if not values.values.keys() >= set(main):
+        return
+    others = () if alone else analysis.other_sums(*main)
+    if more := [other for other in others if values.integer(other) >= FEWEST]:
+        yield *main, *more
+    yield main
 
 
 def sparse_predictors(
@@ -58,8 +150,7 @@ def sparse_predictors(
     cut : Cut, optional
         The same data, to process them part by part.
     """
-    log = as_progress(progress)
-    log("Following the likelihood of an observation")
+    log = _begun(progress)
     if cut is not None and is_cut(own, n):
         try:
             return _by_parts(own, n, cut, log.check)
@@ -67,10 +158,16 @@ def sparse_predictors(
             pass
         finally:
             memory.give_back()
-    return predictors_of_sums(own, [(values, n)], log.check)
+    return _predictors_of_sums(own, [(values, n)], log.check)
 
 
-def predictors_of_sums(
+def _begun(progress: Callable[[str], None] | None) -> Progress:
+    log = as_progress(progress)
+    log("Following the likelihood of an observation")
+    return log
+
+
+def _predictors_of_sums(
     own: LikelihoodSplit, sums: Sequence[tuple[Mapping[str, Any], int]], check: Check
 ) -> SparsePredictors:
     """Return the rows of a likelihood, one sum after the other, from data and number of observations of each sum.
