@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from stansub import memory
 from stansub.errors import InputError
-from stansub.progress import Progress, as_progress
+from stansub.progress import as_progress
 from stansub.stan.analysis import Analysis
 from stansub.stan.cutting import FEWEST, first_rows
 from stansub.stan.data.data import Data
@@ -39,6 +39,7 @@ from stansub.target.sparse import Column, SparsePredictors, SparseRows, columns_
 from stansub.target.threads import THREADS
 from stansub.types import Check
 
+_FOLLOWING = "Following the likelihood of an observation"
 _UNREAD = "stansub cannot read its likelihood: "
 # Elements of a variable, for each that an observation reads, up to which it is dense; observations from which they are
 # processed in parts, the fewest of a part, up to how many parts, and the most; those that are tried before; share of
@@ -67,7 +68,8 @@ class LikelihoodSums:
         Raises `NoPredictorsError` if the text cannot be followed.
         """
         if len(self.sizes) > 1:
-            log = _begun(progress)
+            log = as_progress(progress)
+            log(_FOLLOWING)
             return _predictors_of_sums(self.own, list(map(self._alone, self.sizes)), log.check)
         (size,) = self.sizes
         cut = None if as_whole else cutting(self.values, size)
@@ -150,7 +152,8 @@ def sparse_predictors(
     cut : Cut, optional
         The same data, to process them part by part.
     """
-    log = _begun(progress)
+    log = as_progress(progress)
+    log(_FOLLOWING)
     if cut is not None and is_cut(own, n):
         try:
             return _by_parts(own, n, cut, log.check)
@@ -159,12 +162,6 @@ def sparse_predictors(
         finally:
             memory.give_back()
     return _predictors_of_sums(own, [(values, n)], log.check)
-
-
-def _begun(progress: Callable[[str], None] | None) -> Progress:
-    log = as_progress(progress)
-    log("Following the likelihood of an observation")
-    return log
 
 
 def _predictors_of_sums(

@@ -29,8 +29,8 @@ from stansub.stan.observations.rowwise import (
     is_positive,
     is_same,
     known,
-    rewritten,
     walk,
+    with_parts,
     wrapped,
 )
 from stansub.stan.observations.slopes import dense, dots, none_like
@@ -93,7 +93,7 @@ def joined(condition: Sign, first: Number, other: Number) -> Number:
         sides = [one.parts if is_kind(one, kind) else (one, 0.0) for one in (first, other)]
         if any(is_kind(one, kind) for one in (first, other)) and is_same(sides[0][0], sides[1][0]):
             return combine(kind, sides[0][0], joined(condition, sides[0][1], sides[1][1]))
-    first, other = _signed(first, condition.of, -1.0), _signed(other, condition.of, 1.0)
+    first, other = _signed(first, condition.of, -1.0, {}), _signed(other, condition.of, 1.0, {})
     slope, other_slope = (_multiple(one, condition.of) for one in (first, other))
     if slope is not None and other_slope is not None:
         return 0.5 * (_combined("sum", first, other) - (slope - other_slope) * apply("abs", condition.of))
@@ -106,14 +106,20 @@ def joined(condition: Sign, first: Number, other: Number) -> Number:
 
 def continuous(x: Number) -> Number:
     """Return a number with absolute values instead of products of a side of a branch and what is 0 where it jumps."""
-    return rewritten(x, {}, after=_without_sides)
+    return _continuous(x, {})
 
 
-def _without_sides(x: Expression) -> Number:
-    for factor, rest in (x.parts, x.parts[::-1]) if x.kind == "product" else ():
-        if _has_sides(rest) and (product := _times(factor, rest)) is not None:
-            return product
-    return x
+def _continuous(x: Number, done: dict[int, Number]) -> Number:
+    if not isinstance(x, Expression) or not x.parts:
+        return x
+    if id(x) not in done:
+        found = with_parts(x, [_continuous(part, done) for part in x.parts])
+        for factor, rest in (found.parts, found.parts[::-1]) if is_kind(found, "product") else ():
+            if _has_sides(rest) and (product := _times(factor, rest)) is not None:
+                found = product
+                break
+        done[id(x)] = found
+    return done[id(x)]
 
 
 def _has_sides(x: Number) -> bool:
@@ -136,16 +142,17 @@ def _times(factor: Number, x: Number) -> Number | None:
     return None if any(one is None for one in terms) else combine(x.kind, *terms)
 
 
-def _signed(x: Number, u: Expression, sign: float) -> Number:
+def _signed(x: Number, u: Expression, sign: float, done: dict[int, Number]) -> Number:
     """Return a number where u has a sign, without absolute values of multiples of u."""
-
-    def signed(found: Expression) -> Number:
-        if found.kind == "abs" and (multiple := _multiple(u, found.parts[0])) is not None:
+    if not isinstance(x, Expression) or not x.parts:
+        return x
+    if id(x) not in done:
+        found = with_parts(x, [_signed(part, u, sign, done) for part in x.parts])
+        if is_kind(found, "abs") and (multiple := _multiple(u, found.parts[0])) is not None:
             ways = [way for way in (sign, -sign) if is_positive(way * sign * multiple)]
-            return ways[0] * found.parts[0] if ways else found
-        return found
-
-    return rewritten(x, {}, after=signed)
+            found = ways[0] * found.parts[0] if ways else found
+        done[id(x)] = found
+    return done[id(x)]
 
 
 def _multiple(x: Number, u: Expression) -> Number | None:

@@ -23,8 +23,8 @@ from stansub.stan.observations.rowwise import (
     is_kind,
     known,
     pick,
-    rewritten,
     walk,
+    with_parts,
     wrapped,
 )
 from stansub.stan.observations.short_forms import shorter
@@ -102,11 +102,11 @@ def in_program(term: Expression, n: int, *, check: Check = lambda: None) -> tupl
     if len(patterns) > _MOST_VARIANTS:
         patterns, which = _patterns(term, n, limits=False)
     if len(patterns) > _MOST_VARIANTS:
-        patterns, which = _patterns(term := _in_one_form(term), n, limits=False)
+        patterns, which = _patterns(term := _in_one_form(term, _shared(term), {}), n, limits=False)
     terms = []
     for k in range(len(patterns)):
         check()
-        terms.append(shorter(continuous(_resolved(term, which == k))))
+        terms.append(shorter(continuous(_resolved(term, which == k, {}))))
     try:
         arguments = _Arguments.of(terms, n, check)
     except NoPredictorsError:
@@ -198,26 +198,23 @@ def _shared(term: Expression) -> set[int]:
     return {one for one, n_uses in uses.items() if n_uses > 1}
 
 
-def _in_one_form(term: Number) -> Number:
+def _in_one_form(one: Number, shared: set[int], done: dict[int, Number]) -> Number:
     """Return an expression without selections: what they select from is multiplied by data of 0 and 1, and added."""
-    shared, done = _shared(term), dict[int, Number]()
-
-    def before(one: Expression) -> Number | None:
+    if not isinstance(one, Expression):
+        return one
+    if not one.parts:
         # Data that are not set for some observations are not read there, but they would be multiplied by 0.
-        if (value := known(one)) is not None:
-            return wrapped(np.where(np.isnan(value), 0.0, value))
-        if one.kind != "select" or one.values is None:
-            return None
-        leaves: dict[int, tuple[Number, NDArray[np.bool_]]] = {}
-        for part, where in zip(one.parts, (one.values, ~one.values), strict=True):
-            for leaf, mask in _leaves(part, where, shared):
-                leaves[id(leaf)] = leaf, mask | leaves[id(leaf)][1] if id(leaf) in leaves else mask
-        terms = []
-        for leaf, mask in leaves.values():
-            terms.append(_masked(rewritten(leaf, done, before=before), mask))
-        return added(terms)
-
-    return rewritten(term, done, before=before)
+        return one if (value := known(one)) is None else wrapped(np.where(np.isnan(value), 0.0, value))
+    if id(one) not in done:
+        if one.kind == "select" and one.values is not None:
+            leaves: dict[int, tuple[Number, NDArray[np.bool_]]] = {}
+            for part, where in zip(one.parts, (one.values, ~one.values), strict=True):
+                for leaf, mask in _leaves(part, where, shared):
+                    leaves[id(leaf)] = leaf, mask | leaves[id(leaf)][1] if id(leaf) in leaves else mask
+            done[id(one)] = added([_masked(_in_one_form(leaf, shared, done), mask) for leaf, mask in leaves.values()])
+        else:
+            done[id(one)] = with_parts(one, [_in_one_form(part, shared, done) for part in one.parts])
+    return done[id(one)]
 
 
 def _leaves(one: Number, mask: NDArray[np.bool_], shared: set[int]) -> Iterator[tuple[Number, NDArray[np.bool_]]]:
@@ -353,24 +350,24 @@ def _is_sum(slopes: Slopes, parts: Sequence[tuple[FloatArray, Slopes]], allowed:
     return bool(abs(rest).max() <= allowed)
 
 
-def _resolved(term: Number, rows: NDArray[np.bool_]) -> Number:
+def _resolved(one: Number, rows: NDArray[np.bool_], done: dict[int, Number]) -> Number:
     """Return an expression without selections, whose masks are equal for all of some observations.
 
     Values that are infinite for all of them are constants.
     """
-    done: dict[int, Number] = {}
-
-    def before(one: Expression) -> Number | None:
+    if not isinstance(one, Expression):
+        return one
+    if not one.parts:
         if one.values is None:
-            return None
-        if one.kind == "select":
-            found: Number = one
-            while is_kind(found, "select"):
-                found = found.parts[0 if found.values[rows][0] else 1]
-            return rewritten(found, done, before=before)
-        return common_limit(one.values[rows] if len(one.values) == len(rows) else one.values)
-
-    return rewritten(term, done, before=before)
+            return one
+        limit = common_limit(one.values[rows] if len(one.values) == len(rows) else one.values)
+        return one if limit is None else limit
+    if id(one) not in done:
+        if one.kind == "select" and one.values is not None:
+            done[id(one)] = _resolved(one.parts[0 if one.values[rows][0] else 1], rows, done)
+        else:
+            done[id(one)] = with_parts(one, [_resolved(part, rows, done) for part in one.parts])
+    return done[id(one)]
 
 
 @dataclass

@@ -477,30 +477,6 @@ def with_parts(one: Expression, parts: Sequence[Number]) -> Number:
     return combine(one.kind, *parts) if len(parts) == 2 else apply(one.kind, parts[0])
 
 
-def rewritten(
-    x: Number,
-    done: dict[int, Number],
-    *,
-    before: Callable[[Expression], Number | None] = lambda one: None,
-    after: Callable[[Expression], Number] = lambda found: found,
-) -> Number:
-    """Return an expression with its parts rewritten, each once: to what ``before`` returns, unless that is None.
-
-    ``after`` is called with the same operation on rewritten operands. ``done`` has what is known, by id.
-    """
-    if not isinstance(x, Expression):
-        return x
-    if id(x) not in done:
-        new, parts = before(x), []
-        if new is None:
-            for part in x.parts:  # no comprehension, which would double the depth of calls
-                parts.append(rewritten(part, done, before=before, after=after))
-            found = with_parts(x, parts)
-            new = after(found) if parts and isinstance(found, Expression) else found
-        done[id(x)] = new
-    return done[id(x)]
-
-
 def limit_of(x: Number) -> float | None:
     """Return infinity, or minus infinity, if a known or affine value is that for all observations."""
     values = x.values if is_kind(x, "affine") else known(x)
