@@ -37,7 +37,7 @@ from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.reading.remarks import find_line
 from stansub.stan.reading.sizes import adds, observations_in, outcome_sizes
 from stansub.stan.source import Source
-from stansub.stan.sums import follow_likelihood
+from stansub.stan.sparse import follow_likelihood
 from stansub.stan.syntax import Program, Statement, walk
 from stansub.stan.toolchain import stanc
 from stansub.stan.verdict import Examination, examine

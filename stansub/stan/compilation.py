@@ -30,7 +30,7 @@ from stansub.stan.reading.remarks import locate_error
 from stansub.stan.reading.sizes import outcome_sizes, size_candidates
 from stansub.stan.shares import Shares
 from stansub.stan.source import Source
-from stansub.stan.sums import Followed, follow_likelihood
+from stansub.stan.sparse import Followed, follow_likelihood
 from stansub.stan.syntax import Program
 from stansub.stan.toolchain import build
 from stansub.stan.toolchain.library import Library, Model

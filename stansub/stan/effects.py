@@ -123,14 +123,11 @@ def _factors(statement: Statement) -> Iterator[tuple[Expression, Sequence[Expres
         if isinstance(one, Call) and one.bar:
             yield one.arguments[0], one.arguments[1:]
         elif isinstance(one, Call) and one.name not in _RESHAPED:
-            yield from ((one.arguments[k], _without(one.arguments, k)) for k in range(len(one.arguments)))
+            given = one.arguments
+            yield from ((given[k], (*given[:k], *given[k + 1 :])) for k in range(len(given)))
         elif isinstance(one, Infix) and one.operator in PRODUCTS:
             yield one.left, (one.right,)
             yield one.right, (one.left,)
-
-
-def _without(items: Sequence[Expression], k: int) -> Sequence[Expression]:
-    return (*items[:k], *items[k + 1 :])
 
 
 def with_prior(program: Program, likelihood: Collection[Statement]) -> frozenset[str]:

@@ -19,11 +19,10 @@ from stansub.stan.analysis import Analysis, explain
 from stansub.stan.data.data import Data
 from stansub.stan.observations.predictors import Text, proved_predictors
 from stansub.stan.passes import rewrite
+from stansub.stan.passes.computed_sizes import size_expressions
 from stansub.stan.passes.series.rows import N_ROWS
-from stansub.stan.passes.size_sums import computed_rows
-from stansub.stan.passes.size_variables import size_expressions
 from stansub.stan.proof import Population, Proof, Whole, prove
-from stansub.stan.sums import Followed, follow_likelihood
+from stansub.stan.sparse import Followed, follow_likelihood
 from stansub.stan.surrogate import Dynamics, Split, split
 from stansub.stan.syntax import Program
 from stansub.stan.toolchain import build
@@ -188,7 +187,7 @@ class Posterior:
         if own.keys() >= set(self.sizes):
             return self.sizes
         written, passes, _ = self.analysis.rewriting
-        own |= size_expressions(written) | computed_rows(written, passes)
+        own |= size_expressions(written, passes)
         known = tuple(own[name] for name in self.sizes if name in own)
         if len(known) == len(self.sizes):
             return known

@@ -4,12 +4,18 @@ The text shows which elements of which variables each observation reads, with wh
 observations read most elements are kept dense. Of those of which they read few, such as the level of a grouping or the
 two sides of a match, only what is read is kept. Tall data are processed in parts of the rows, because intermediate
 results need several times the memory.
+
+Terms over arrays of different lengths, such as event times and censored times, are sums of their own. The observations
+of all of them have one program, one sum after the other. If that cannot be followed, the main sum is taken alone, and
+the others are evaluated with the prior.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,19 +25,21 @@ from numpy.typing import NDArray
 from stansub import memory
 from stansub.errors import InputError
 from stansub.progress import as_progress
+from stansub.stan.analysis import Analysis
+from stansub.stan.cutting import FEWEST, first_rows
 from stansub.stan.data.data import Data
 from stansub.stan.likelihood import LikelihoodSplit
-from stansub.stan.observations.densities import Rows, Spec
-from stansub.stan.observations.design import TOGETHER, CollectedRows, Cut, Part
+from stansub.stan.observations.design import TOGETHER, Cut, Part
 from stansub.stan.observations.observation import ObservationTerm, follow
-from stansub.stan.observations.predictors import Affine, affine_density, arguments_of, arguments_of_sums, reading
+from stansub.stan.observations.predictors import Affine, affine_density, arguments_of, collected, reading
 from stansub.stan.observations.row_program import Argument
-from stansub.target.remainders import Family, NoPredictorsError
-from stansub.target.rows import compact, shortest
+from stansub.target.remainders import NoPredictorsError
+from stansub.target.rows import shortest
 from stansub.target.sparse import Column, SparsePredictors, SparseRows, columns_of
 from stansub.target.threads import THREADS
 from stansub.types import Check
 
+_FOLLOWING = "Following the likelihood of an observation"
 _UNREAD = "stansub cannot read its likelihood: "
 # Elements of a variable, for each that an observation reads, up to which it is dense; observations from which they are
 # processed in parts, the fewest of a part, up to how many parts, and the most; those that are tried before; share of
@@ -39,13 +47,90 @@ _UNREAD = "stansub cannot read its likelihood: "
 _FEW, _ROWS, _PARTS, _MOST, _TRIED, _OWN = 8, 1 << 16, 32, 1 << 18, 1 << 12, 0.1
 
 
-class Sum(NamedTuple):
-    """A sum over observations."""
+@dataclass(frozen=True)
+class LikelihoodSums:
+    """A likelihood in its own arguments, with the data of its sums."""
 
-    values: Mapping[str, Any]
-    """Data of its text."""
-    n: int
-    """The number of its observations."""
+    own: LikelihoodSplit
+    sizes: tuple[str, ...]
+    """The integer that counts the terms of each sum."""
+    values: Data
+    """All data, with transformed data as far as known."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether parts of the rows are followed one by one, unless all are followed ``as_whole``."""
+        return len(self.sizes) == 1 and is_cut(self.own, self.values.integer(*self.sizes))
+
+    def follow(self, *, as_whole: bool = False, progress: Callable[[str], None] | None = None) -> SparsePredictors:
+        """Return the rows of all observations, not yet proved.
+
+        Raises `NoPredictorsError` if the text cannot be followed.
+        """
+        if len(self.sizes) > 1:
+            log = as_progress(progress)
+            log(_FOLLOWING)
+            return _predictors_of_sums(self.own, list(map(self._alone, self.sizes)), log.check)
+        (size,) = self.sizes
+        cut = None if as_whole else cutting(self.values, size)
+        return sparse_predictors(self.own, self.values.values, self.values.integer(size), cut=cut, progress=progress)
+
+    def _alone(self, size: str) -> tuple[Mapping[str, Any], int]:
+        """Return the data of one sum, without rows of the others."""
+        others = [(one,) for one in self.sizes if one != size]
+        try:
+            return first_rows(self.values, others, 0).values, self.values.integer(size)
+        except InputError as error:
+            raise NoPredictorsError(str(error)) from error
+
+
+class Followed(NamedTuple):
+    """A likelihood in its own arguments, with the rows of its observations."""
+
+    sums: LikelihoodSums
+    predictors: SparsePredictors
+
+
+def follow_likelihood(
+    analysis: Analysis,
+    values: Data,
+    size: str,
+    *,
+    alone: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Followed:
+    """Return the likelihood with all of its sums or, if these cannot be followed, with the main one.
+
+    Raises `NoPredictorsError` if that cannot be followed either; the message says where.
+
+    Parameters
+    ----------
+    values : Data
+        All data, with transformed data as far as known.
+    size : str
+        Counts the observations of the main sum.
+    alone : bool
+        Whether to take the main sum alone.
+    """
+    refusal = NoPredictorsError(f"{size} does not count the observations of the likelihood")
+    for sizes in _choices(analysis, values, size, alone):
+        try:
+            sums = LikelihoodSums(analysis.likelihood_split(*sizes), sizes, values)
+            return Followed(sums, sums.follow(progress=progress))
+        except NoPredictorsError as error:
+            refusal = error
+    raise refusal
+
+
+def _choices(analysis: Analysis, values: Data, size: str, alone: bool) -> Iterator[tuple[str, ...]]:
+    """Yield integers that count the terms of each sum."""
+    _, main = analysis.over_data(size)
+    if not values.values.keys() >= set(main):
+        return
+    others = () if alone else analysis.other_sums(*main)
+    if more := [other for other in others if values.integer(other) >= FEWEST]:
+        yield *main, *more
+    yield main
 
 
 def sparse_predictors(
@@ -68,7 +153,7 @@ def sparse_predictors(
         The same data, to process them part by part.
     """
     log = as_progress(progress)
-    log("Following the likelihood of an observation")
+    log(_FOLLOWING)
     if cut is not None and is_cut(own, n):
         try:
             return _by_parts(own, n, cut, log.check)
@@ -76,33 +161,21 @@ def sparse_predictors(
             pass
         finally:
             memory.give_back()
-    with reading(_UNREAD):
-        followed = follow(own.likelihood, values, n, sparse=True, check=log.check)
-        family, arguments = arguments_of(followed, n, check=log.check)
-    variables = _variables(followed)
-    del followed  # its terms have rows of their own, as large as those of the arguments
-    return _predictors(family, arguments, variables, n)
+    return _predictors_of_sums(own, [(values, n)], log.check)
 
 
-def predictors_of_sums(
-    own: LikelihoodSplit, sums: Sequence[Sum], *, progress: Callable[[str], None] | None = None
+def _predictors_of_sums(
+    own: LikelihoodSplit, sums: Sequence[tuple[Mapping[str, Any], int]], check: Check
 ) -> SparsePredictors:
-    """Return the rows of a likelihood of several sums, one sum after the other; not yet proved.
+    """Return the rows of a likelihood, one sum after the other, from data and number of observations of each sum.
 
-    Raises `NoPredictorsError` if its text cannot be followed, or it has too many arguments.
+    They are not yet proved. Raises `NoPredictorsError` if its text cannot be followed, or it has too many arguments.
     """
-    log = as_progress(progress)
-    log("Following the likelihood of an observation")
     with reading(_UNREAD):
-        followed = [follow(own.likelihood, values, n, sparse=True, check=log.check) for values, n in sums]
-        counts = [one.n for one in sums]
-        family, arguments = arguments_of_sums(followed, counts, log.check)
-    return _predictors(family, arguments, _variables(followed[0]), sum(counts))
-
-
-def _predictors(
-    family: Family, arguments: Sequence[Argument], variables: Sequence[NDArray[np.int64]], n: int
-) -> SparsePredictors:
+        followed = [follow(own.likelihood, values, n, sparse=True, check=check) for values, n in sums]
+        family, arguments = arguments_of(followed, [n for _, n in sums], check=check)
+    variables, n = _variables(followed[0]), sum(n for _, n in sums)
+    del followed  # its terms have rows of their own, as large as those of the arguments
     if family.floor:
         raise NoPredictorsError("the log likelihood has a kink, which surrogate transitions do not support")
     m = arguments[0].slopes.shape[1]
@@ -132,33 +205,20 @@ def _by_parts(own: LikelihoodSplit, n: int, cut: Cut, check: Check) -> SparsePre
     n_parts = max(min(-(-n // _ROWS), _PARTS), -(-n // _MOST))
     ends = np.linspace(0, n, n_parts + 1).astype(int).tolist()
     parts = list(map(slice, ends, ends[1:]))
-    specs: list[Spec] = []
-    given: list[list[NDArray[Any]]] = []
-    collected: list[CollectedRows] = []
 
-    def affine(rows: slice) -> tuple[Affine, list[Part]]:
+    def affine(rows: slice) -> tuple[slice, Affine, list[Part]]:
         k = rows.stop - rows.start
         with reading(_UNREAD):
             followed = follow(own.likelihood, cut.part(rows), k, sparse=True, check=check)
             found = affine_density(followed, k)
-        return found, [_part(one, _variables(followed), k) for one in found.arguments]
+        return rows, found, [_part(one, _variables(followed), k) for one in found.arguments]
 
     affine(slice(0, _TRIED))  # a family that is not known mostly shows here
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
         # A few at a time: what is followed takes more memory than what stays of it.
-        for some in (parts[first : first + THREADS] for first in range(0, n_parts, THREADS)):
-            for rows, (found, own_parts) in zip(some, pool.map(affine, some), strict=True):
-                specs.append(found.spec)
-                given.append([compact(one) for one in found.given])
-                collected = collected or [CollectedRows(n, found.arguments[0].slopes.shape[1], cut) for _ in own_parts]
-                if found.spec != specs[0] or len(own_parts) != len(collected):
-                    raise NoPredictorsError("its density differs between parts of the data")
-                for all_rows, part in zip(collected, own_parts, strict=True):
-                    all_rows.add(rows, part)
-    constant = [None if one.is_changing else one.offset() for one in collected]
-    y, *others = (np.concatenate(one, dtype=np.float64) for one in zip(*given, strict=True))
-    family, kept = specs[0].choose(Rows(y, others, constant))
-    return SparsePredictors(tuple(collected[k].rows() for k in kept), family.compacted())
+        some = (pool.map(affine, parts[first : first + THREADS]) for first in range(0, n_parts, THREADS))
+        family, kept = collected(chain.from_iterable(some), n, cut)
+    return SparsePredictors(tuple(one.rows() for one in kept), family)
 
 
 def _part(argument: Argument, variables: Sequence[NDArray[np.int64]], n: int) -> Part:

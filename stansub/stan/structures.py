@@ -238,27 +238,19 @@ def _gaussian_process(reading: Reading) -> Iterator[str]:
         reading, lambda call: call.name.startswith(_COVARIANCES) and call.name.endswith(("_cov", "_quad"))
     )
     yield from (reading.text(one) for one in reading.computed.values() if one.sizes.count(reading.size) > 1)
-    yield from _one_density(reading, _PROCESSES)
+    yield from _jointly(reading, _PROCESSES)
 
 
-def _one_density(reading: Reading, names_of: tuple[str, ...]) -> Iterator[str]:
-    """Yield statements that have all observations in one density whose name starts with one of these."""
-    return (reading.text(statement) for statement in _jointly(reading, names_of))
-
-
-def _jointly(reading: Reading, names_of: tuple[str, ...]) -> Iterator[Statement]:
-    for statement, density in reading.densities:
-        if density.name.startswith(names_of) and _is_one_vector(reading, density.left):
-            yield statement
-
-
-def _is_one_vector(reading: Reading, left: Expression) -> bool:
-    """Return whether it is one vector of all observations."""
-    return any(
-        Name(one.name) == left and one.base in ("vector", "row_vector") and not one.array_dims
+def _jointly(reading: Reading, names_of: tuple[str, ...]) -> Iterator[str]:
+    """Yield statements that have a vector of all observations in one density whose name starts with one of these."""
+    vectors = [
+        Name(one.name)
         for one in reading.program.declarations
-        if one.dims == (Name(reading.size),)
-    )
+        if one.dims == (Name(reading.size),) and one.base in ("vector", "row_vector") and not one.array_dims
+    ]
+    for statement, density in reading.densities:
+        if density.name.startswith(names_of) and density.left in vectors:
+            yield reading.text(statement)
 
 
 def _trajectory(reading: Reading) -> Iterator[str]:
@@ -271,22 +263,22 @@ def _hidden_markov(reading: Reading) -> Iterator[str]:
 
 
 def _garch(reading: Reading) -> Iterator[str]:
-    found = _places(reading)
-    follows = reading.steps.reached(found.outcomes & (reading.observed | reading.computed.keys()))
+    outcomes, scales, _ = _places(reading)
+    follows = reading.steps.reached(outcomes & (reading.observed | reading.computed.keys()))
 
     def is_one(scope: Scope, one: Recursion) -> bool:
         of_outcomes = not scope.caller and one.variable in follows
-        return of_outcomes and bool(reading.steps.reached({one.variable}) & found.scales)
+        return of_outcomes and bool(reading.steps.reached({one.variable}) & scales)
 
     return _recurring(reading, is_one)
 
 
 def _arma(reading: Reading) -> Iterator[str]:
-    found = _places(reading)
+    outcomes, _, locations = _places(reading)
 
     def is_one(scope: Scope, one: Recursion) -> bool:
-        is_error = not scope.caller and _is_error(reading, one, found.outcomes)
-        return is_error and bool(reading.steps.reached({one.variable}) & (found.outcomes | found.locations))
+        is_error = not scope.caller and _is_error(reading, one, outcomes)
+        return is_error and bool(reading.steps.reached({one.variable}) & (outcomes | locations))
 
     return _recurring(reading, is_one)
 
@@ -299,22 +291,15 @@ def _is_error(reading: Reading, one: Recursion, outcomes: set[str]) -> bool:
     return is_difference and bool(added and outcomes & (added | {one.variable}))
 
 
-class _Places(NamedTuple):
-    """Names in the outcomes of densities, in their scales alone, and in their other arguments."""
-
-    outcomes: set[str]
-    locations: set[str]
-    scales: set[str]
-
-
-def _places(reading: Reading) -> _Places:
-    found = _Places(set(), set(), set())
+def _places(reading: Reading) -> tuple[set[str], set[str], set[str]]:
+    """Return names in the outcomes of densities, in their scales alone, and in their other arguments."""
+    outcomes, locations, scales = set[str](), set[str](), set[str]()
     for _, density in reading.densities:
         n_others = len(density.arguments) - (density.name in _SCALED)
-        found.outcomes.update(names(density.left))
-        found.locations.update(names(*density.arguments[:n_others]))
-        found.scales.update(names(*density.arguments[n_others:]))
-    return found._replace(scales=found.scales - found.outcomes - found.locations)
+        outcomes |= names(density.left)
+        locations |= names(*density.arguments[:n_others])
+        scales |= names(*density.arguments[n_others:])
+    return outcomes, scales - outcomes - locations, locations
 
 
 def _state_space(reading: Reading) -> Iterator[str]:
@@ -334,7 +319,7 @@ def _spatial(reading: Reading) -> Iterator[str]:
     joint = list(_jointly(reading, ("multi_normal_prec",)))
     for statement in walk(reading.program.evaluated):
         if isinstance(statement, Target | Tilde) and names(statement) & reading.latent.keys():
-            is_joint = statement in joint or any("car_" in call.name for call in _calls_of(statement))
+            is_joint = reading.text(statement) in joint or any("car_" in call.name for call in _calls_of(statement))
             if is_joint or any(len(indices) > 1 for indices in _gathered(statement, reading).values()):
                 yield reading.text(statement)
 
@@ -416,7 +401,7 @@ STRUCTURES = (
     Structure(
         "a multivariate normal or t with a covariance of all observations",
         "each observation depends on all others",
-        partial(_one_density, names_of=_MULTIVARIATE),
+        partial(_jointly, names_of=_MULTIVARIATE),
     ),
     Structure("a differential equation", "all observations belong to one trajectory", _trajectory),
     Structure("a hidden Markov model", "each state depends on the one before it", _hidden_markov),

@@ -19,7 +19,7 @@ from stansub.stan.plan import PROPOSALS
 from stansub.stan.proof import Whole
 from stansub.stan.scales import FIXED
 from stansub.stan.shares import Shares
-from stansub.stan.sums import Followed
+from stansub.stan.sparse import Followed
 from stansub.stan.toolchain import build
 from stansub.stan.toolchain.library import Library, Model
 from stansub.target.approximation import Approximation

@@ -18,7 +18,7 @@ from stansub.output.inference_data import group
 from stansub.progress import Progress
 from stansub.run.posteriors import make_uncut, read
 from stansub.stan.recipe import PosteriorRecipe
-from stansub.stan.sums import Followed
+from stansub.stan.sparse import Followed
 from stansub.stan.surrogate import split
 from stansub.target.remainders import NoPredictorsError
 

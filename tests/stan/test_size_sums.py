@@ -13,8 +13,8 @@ from texts import canonical, words
 import stansub
 from stansub.cli import main
 from stansub.stan.analysis import Analysis
+from stansub.stan.passes.computed_sizes import with_size_sums
 from stansub.stan.passes.series.rows import N_ROWS
-from stansub.stan.passes.size_sums import with_size_sums
 from stansub.stan.syntax import Program
 
 CODE = """

@@ -4,8 +4,8 @@ import pytest
 from texts import canonical, words
 
 from stansub.stan.parts import divide
+from stansub.stan.passes.computed_sizes import size_expressions, with_size_variables
 from stansub.stan.passes.rewriting import RefusedError
-from stansub.stan.passes.size_variables import size_expressions, with_size_variables
 from stansub.stan.reading.sizes import observations_in
 from stansub.stan.syntax import Program
 

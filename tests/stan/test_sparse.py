@@ -109,7 +109,7 @@ def test_rows_of_groups_in_all_parameters_are_sparse() -> None:
     n, levels = 40_000, 200
     rng = np.random.default_rng(5)
     values = {"y": rng.poisson(1.0, n), "x": rng.standard_normal(n), "g": rng.integers(1, levels + 1, n)}
-    _, arguments = arguments_of(follow(parse(CODE), {"N": n, "J": levels, **values}, n), n)
+    _, arguments = arguments_of([follow(parse(CODE), {"N": n, "J": levels, **values}, n)], [n])
     assert any(sp.issparse(one.slopes) and one.slopes.shape == (n, levels + 4) for one in arguments)
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from stansub.stan.analysis import Analysis
 from stansub.stan.data.data import load
-from stansub.stan.sums import Followed, follow_likelihood
+from stansub.stan.sparse import Followed, follow_likelihood
 from stansub.stan.syntax import parse
 
 N, M, J = 400, 150, 20

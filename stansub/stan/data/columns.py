@@ -71,11 +71,11 @@ def read_columns(
         mine = [choice for choice in choices if choice.table is table]
         empty = arrays_of(8 * table.n_rows * sum(len(choice.columns) for choice in mine))
         wanted = {choice.declaration.name: _wanted(choice, given, empty) for choice in mine}
-        found = iter(read(table, [one for each in wanted.values() for one in each.columns]))
+        found = iter(read(table, [one for _, filling in wanted.values() for one in filling]))
         for choice in mine:
             name, upper = choice.declaration.name, _bound(choice.declaration, "upper")
             names = [next(found) for _ in choice.columns]
-            values[name] = wanted[name].values
+            values[name], _ = wanted[name]
             if names[0] is not None and len(names) == 1:
                 levels[name] = names[0]
             elif text := next((column for column, one in zip(choice.columns, names, strict=True) if one), None):
@@ -138,21 +138,15 @@ def _nearest(name: str, others: Iterable[str]) -> str:
     return lower[near[0]] if near else ""
 
 
-class _Filled(NamedTuple):
-    """An array and the columns that fill it."""
-
-    values: NDArray[Any]
-    columns: list[Wanted]
-
-
-def _wanted(choice: _Choice, given: Mapping[str, Any], empty: Empty) -> _Filled:
+def _wanted(choice: _Choice, given: Mapping[str, Any], empty: Empty) -> tuple[NDArray[Any], list[Wanted]]:
+    """Return an array and the columns that fill it."""
     declaration, table, columns = choice
     integer = declaration.base == "int"
     shape = (table.n_rows,) if len(declaration.sizes) == 1 and len(columns) == 1 else (table.n_rows, len(columns))
     values = empty(shape, np.dtype(np.int64 if integer else np.float64))
     lower, upper = (_value(_bound(declaration, kind), given) if integer else None for kind in ("lower", "upper"))
     parts = [values] if len(shape) == 1 else [values[:, k] for k in range(len(columns))]
-    return _Filled(values, [Wanted(*one, lower, upper) for one in zip(columns, parts, strict=True)])
+    return values, [Wanted(*one, lower, upper) for one in zip(columns, parts, strict=True)]
 
 
 def _bound(declaration: Declaration, kind: str) -> str:

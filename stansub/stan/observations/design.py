@@ -150,20 +150,22 @@ class CollectedRows:
     n: int
     m: int
     cut: Cut
+    columns: Sequence[DataColumn] | None = None
+    """If given, each number must be one of these columns of the data, or common to all observations."""
     _dense: dict[int, dict[int, CollectedNumbers]] = field(default_factory=dict)
     _columns: dict[int, list[tuple[NDArray[np.int32], CollectedNumbers]]] = field(default_factory=dict)
     _offset: CollectedNumbers = field(init=False)
 
     def __post_init__(self) -> None:
-        self._offset = self._numbers()
+        self._offset = CollectedNumbers(self.n, self.cut, self.cut.real_columns)
 
     def _numbers(self) -> CollectedNumbers:
-        return CollectedNumbers(self.n, self.cut, self.cut.real_columns)
+        return CollectedNumbers(self.n, self.cut, self.cut.real_columns if self.columns is None else self.columns)
 
     @property
     def is_changing(self) -> bool:
         """Return whether any coefficient is read."""
-        return bool(self._dense.keys() | self._columns.keys() - {TOGETHER})
+        return any(self._dense.values()) or bool(self._columns.keys() - {TOGETHER})
 
     def add(self, rows: slice, part: Part) -> None:
         """Add the next observations; NoPredictorsError if a variable is dense in one part and not in another."""
@@ -171,6 +173,8 @@ class CollectedRows:
             own = self._dense.setdefault(k, {})
             for element, values in zip(elements.tolist(), block.T, strict=True):
                 own.setdefault(element, self._numbers()).add(rows, values)
+            if self.columns is not None and not all(one.is_known for one in own.values()):
+                raise NoPredictorsError("a number of its rows is no column of the data")
         for k, columns in part.columns.items():
             several = self._columns.setdefault(k, [])
             several += [(np.full(self.n, -1, np.int32), self._numbers()) for _ in columns[len(several) :]]
@@ -184,6 +188,11 @@ class CollectedRows:
     def offset(self) -> FloatArray:
         """Return the offsets, shape (n,)."""
         return self._offset.array()
+
+    def design(self) -> Design:
+        """Return all coefficients of rows that are of one dense variable."""
+        own = self._dense[0]
+        return self.cut.design([own[k].found() if k in own else 0.0 for k in range(self.m)], self.n)
 
     def rows(self) -> SparseRows:
         """Return the rows of all observations."""

@@ -105,18 +105,23 @@ def _order(
     def of(a: Number, b: Number) -> Number | Sign:
         if all(known(one) is not None for one in (a, b)):
             return of_known(a, b)
-        change = b - a if swaps else a - b
-        return Sign(change, is_strict) if known(change) is None else of_known(*((0, change) if swaps else (change, 0)))
+        return _condition(b - a if swaps else a - b, is_strict=is_strict)
 
     return of
+
+
+def _condition(change: Number, *, is_strict: bool = True) -> Number | Sign:
+    """Return whether a number is negative, or at most 0; of parameters, a condition."""
+    if known(change) is None:
+        return Sign(change, is_strict)
+    return _comparison(np.less if is_strict else np.less_equal)(change, 0)
 
 
 def _equality(a: Number, b: Number) -> Number | Sign:
     """Return whether two numbers are equal; of parameters, a condition on the square of their difference."""
     if any(isinstance(one, Sign) for one in (a, b)) or all(known(one) is not None for one in (a, b)):
         return _comparison(np.equal)(a, b)
-    change = apply("square", a - b)
-    return Sign(change, is_strict=False) if known(change) is None else _comparison(np.less_equal)(change, 0)
+    return _condition(apply("square", a - b), is_strict=False)
 
 
 def _both(a: Number, b: Number) -> Number | Sign:
@@ -124,8 +129,7 @@ def _both(a: Number, b: Number) -> Number | Sign:
     if not isinstance(a, Sign) and not isinstance(b, Sign):
         return _comparison(np.logical_and)(a, b)
     holds = [one.number if isinstance(one, Sign) else _truth(one) for one in (a, b)]
-    change = 0.5 - holds[0] * holds[1]
-    return Sign(change) if known(change) is None else _comparison(np.less)(change, 0)
+    return _condition(0.5 - holds[0] * holds[1])
 
 
 def _negated(a: Number) -> Number | Sign:

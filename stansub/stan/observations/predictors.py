@@ -7,7 +7,7 @@ result is accepted only if the log likelihoods of all blocks change like those o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from stansub.errors import InputError
 from stansub.stan.data.data import Data
 from stansub.stan.observations.builtins import of_one
 from stansub.stan.observations.densities import SPECS, Rows, Spec
-from stansub.stan.observations.design import CollectedNumbers, Cut
+from stansub.stan.observations.design import CollectedRows, Cut, Part
 from stansub.stan.observations.observation import ObservationTerm, follow
 from stansub.stan.observations.row_program import Argument, in_program, in_sequence, tail_rounding
 from stansub.stan.observations.rowwise import Number, is_affine, is_kind, known
@@ -28,7 +28,7 @@ from stansub.stan.observations.slopes import dense, is_changing, none_like
 from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
 from stansub.target.remainders import Family, LinearPredictors, NoPredictorsError
-from stansub.target.rows import compact, shortest
+from stansub.target.rows import DataColumn, compact, shortest
 from stansub.target.threads import THREADS
 from stansub.types import Check, FloatArray
 
@@ -120,31 +120,24 @@ def predictors_of(
     Raises `InputError` if a text cannot be followed; the message says where.
     """
     followed = [text.follow(n, check) for text, n in zip(texts, counts, strict=True)]
-    if len(followed) == 1:
-        return _dense(*arguments_of(followed[0], counts[0], of_family=of_family, check=check))
-    return _dense(*arguments_of_sums(followed, counts, check))
-
-
-def arguments_of_sums(
-    followed: Sequence[ObservationTerm], counts: Sequence[int], check: Check
-) -> tuple[Family, list[Argument]]:
-    """Return a program of the observations of several sums, one sum after the other, with its arguments."""
-    return in_sequence([in_program(one.term, n, check=check) for one, n in zip(followed, counts, strict=True)])
+    return _dense(*arguments_of(followed, counts, of_family=of_family, check=check))
 
 
 def arguments_of(
-    followed: ObservationTerm, n: int, *, of_family: bool = False, check: Check = lambda: None
+    followed: Sequence[ObservationTerm], counts: Sequence[int], *, of_family: bool = False, check: Check = lambda: None
 ) -> tuple[Family, list[Argument]]:
-    """Return the family of an observation's log likelihood, or a program of it, with its arguments; not yet proved.
+    """Return the family of the observations' log likelihoods, or a program of them, with its arguments; not yet proved.
 
-    Raises `NoPredictorsError` if it has too many arguments, or is no known family and ``of_family`` is set.
+    The observations of several sums have one program, one sum after the other. Raises `NoPredictorsError` if it has too
+    many arguments, or a single sum is of no known family and ``of_family`` is set.
     """
-    try:
-        return _in_family(followed, n)
-    except NoPredictorsError:
-        if of_family:
-            raise
-    return in_program(followed.term, n, check=check)
+    if len(followed) == 1:
+        try:
+            return _in_family(followed[0], counts[0])
+        except NoPredictorsError:
+            if of_family:
+                raise
+    return in_sequence([in_program(one.term, n, check=check) for one, n in zip(followed, counts, strict=True)])
 
 
 class Affine(NamedTuple):
@@ -196,6 +189,28 @@ def affine_density(followed: ObservationTerm, n: int) -> Affine:
     return Affine(SPECS[name], given, rows)
 
 
+def collected(
+    parts: Iterable[tuple[slice, Affine, Sequence[Part]]], n: int, cut: Cut, columns: Sequence[DataColumn] | None = None
+) -> tuple[Family, list[CollectedRows]]:
+    """Return the family and the rows of its arguments for n observations, parts of which are followed in turn.
+
+    Raises `NoPredictorsError` if the parts differ in their density; see `CollectedRows` for ``columns``.
+    """
+    specs, given, rows = list[Spec](), list[list[NDArray[Any]]](), list[CollectedRows]()
+    for where, found, own in parts:
+        specs.append(found.spec)
+        given.append([compact(one) for one in found.given])
+        rows = rows or [CollectedRows(n, found.arguments[0].slopes.shape[1], cut, columns) for _ in own]
+        if found.spec != specs[0] or len(own) != len(rows):
+            raise NoPredictorsError("its density differs between parts of the data")
+        for one, part in zip(rows, own, strict=True):
+            one.add(where, part)
+    constant = [None if one.is_changing else one.offset() for one in rows]
+    y, *others = (np.concatenate(one, dtype=np.float64) for one in zip(*given, strict=True))
+    family, kept = specs[0].choose(Rows(y, others, constant))
+    return family.compacted(), [rows[k] for k in kept]
+
+
 def _by_columns(
     texts: Sequence[Text], n: int, sizes: Sequence[str], computed_from: int, check: Check
 ) -> LinearPredictors | None:
@@ -207,36 +222,30 @@ def _by_columns(
     text, *others = texts
     if others or n <= min(_ROWS, computed_from) or not sizes or not set(sizes) <= set(text.values.values):
         return None
-    collected, offsets, parts = list[list[CollectedNumbers]](), list[CollectedNumbers](), list[list[NDArray[Any]]]()
     # The first few rows show most of what is no column of the data.
     ends = sorted({min(_FIRST, n), *np.linspace(0, n, -(-n // _FOLLOWED) + 1).astype(int).tolist()})
+
+    def affine(rows: slice) -> tuple[slice, Affine, list[Part]]:
+        k = rows.stop - rows.start
+        found = affine_density(follow(text.program, cut.part(rows), k, check=check), k)
+        if n * sum(one.slopes.shape[1] for one in found.arguments) <= computed_from:
+            raise NoPredictorsError("its design has few numbers")
+        return rows, found, [_nonzero(one, k) for one in found.arguments]
+
     try:
         cut = Cut.of(text.values, *sizes)
-        for rows in map(slice, ends, ends[1:]):
-            k = rows.stop - rows.start
-            spec, given, arguments = affine_density(follow(text.program, cut.part(rows), k, check=check), k)
-            if not collected:
-                dim = arguments[0].slopes.shape[1]
-                if n * len(arguments) * dim <= computed_from:
-                    return None
-                collected = [[CollectedNumbers(n, cut, cut.columns) for _ in range(dim)] for _ in arguments]
-                offsets = [CollectedNumbers(n, cut, ()) for _ in arguments]
-            for numbers, offset, one in zip(collected, offsets, arguments, strict=True):
-                offset.add(rows, one.offset)
-                for number, slope in zip(numbers, dense(one.slopes).T, strict=True):
-                    number.add(rows, slope)
-            if not all(number.is_known for numbers in collected for number in numbers):
-                return None
-            parts.append([compact(one) for one in given])
+        family, kept = collected(map(affine, map(slice, ends, ends[1:])), n, cut, cut.columns)
     except InputError:
         return None
-    design = [cut.design([number.found() for number in numbers], n) for numbers in collected]
-    y, *given = (np.concatenate(one, dtype=np.float64) for one in zip(*parts, strict=True))
-    constant = [None if z.any() else one.array() for z, one in zip(design, offsets, strict=True)]
-    family, kept = spec.choose(Rows(y, given, constant))
-    first_offset, *rest = (offsets[row].array() for row in kept)
-    own = tuple(design[row] for row in kept)
-    return LinearPredictors(own, (first_offset, *map(shortest, rest)), family.compacted())
+    first_offset, *rest = (one.offset() for one in kept)
+    return LinearPredictors(tuple(one.design() for one in kept), (first_offset, *map(shortest, rest)), family)
+
+
+def _nonzero(argument: Argument, n: int) -> Part:
+    """Return the slopes of n observations that are not all 0."""
+    slopes = dense(argument.slopes)
+    some = np.flatnonzero(slopes.any(axis=0))
+    return Part(n, {0: (some, slopes[:, some])}, {}, argument.offset)
 
 
 def _data(x: Number, n: int, otherwise: str) -> FloatArray:

@@ -136,6 +136,8 @@ def in_program(term: Expression, n: int, *, check: Check = lambda: None) -> tupl
 
 def in_sequence(parts: Sequence[tuple[ProgramFamily, list[Argument]]]) -> tuple[ProgramFamily, list[Argument]]:
     """Return the program and the arguments of the observations of several sums, one sum after the other."""
+    if len(parts) == 1:
+        return parts[0]
     families, arguments = zip(*parts, strict=True)
     ns = [family.data.shape[1] for family in families]
     data, variants, n_codes = np.zeros((max(len(family.data) for family in families), sum(ns))), 0, 0

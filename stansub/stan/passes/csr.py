@@ -22,17 +22,14 @@ def with_dense_rows(program: Program) -> Edits:
         for call in find(Call, statement.own):
             match call:
                 case Call("csr_matrix_times_vector", (Name() as n, q, Name() as w, Name() as v, Name() as u, factor)):
-                    pass
-                case _:
-                    continue
-            if not counts(n) or not {n.name, w.name, v.name, u.name} <= data:
-                continue
-            if (n, w, v, u) not in designs:
-                designs[n, w, v, u] = _Design(n, w, v, u, symbols)
-            product = symbols.fresh("stansub_product")
-            loop = designs[n, w, v, u].times(product, q, factor)
-            replacements[before] = replacements.get(before, "") + loop
-            replacements[call.span] = product
+                    if not counts(n) or not {n.name, w.name, v.name, u.name} <= data:
+                        continue
+                    if (n, w, v, u) not in designs:
+                        designs[n, w, v, u] = _Design(n, w, v, u, symbols)
+                    product = symbols.fresh("stansub_product")
+                    loop = designs[n, w, v, u].times(product, q, factor)
+                    replacements[before] = replacements.get(before, "") + loop
+                    replacements[call.span] = product
     lines = [one.declared for one in designs.values()]
     return Edits(lines, list(replacements.items()))
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from stansub.stan.passes.addends import term_by_term
+from stansub.stan.passes.computed_sizes import with_size_sums, with_size_variables
 from stansub.stan.passes.csr import with_dense_rows
 from stansub.stan.passes.inlining import inlined
 from stansub.stan.passes.ragged import by_rows
@@ -19,8 +20,6 @@ from stansub.stan.passes.scatter import observation_by_observation
 from stansub.stan.passes.series.cells import by_cells, cell_by_cell, with_cell_values
 from stansub.stan.passes.series.lags import with_lags
 from stansub.stan.passes.series.residuals import with_residuals
-from stansub.stan.passes.size_sums import with_size_sums
-from stansub.stan.passes.size_variables import with_size_variables
 from stansub.stan.passes.summaries import with_summaries
 from stansub.stan.passes.tuple_elements import with_tuple_elements
 from stansub.stan.reading.remarks import Remark

@@ -6,15 +6,15 @@ original cannot. `stansub.stan.passes.fixpoint` lists them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stansub.errors import InputError
 from stansub.stan.passes.rewrite import extended
 from stansub.stan.reading.dependence import without_unused
 from stansub.stan.reading.remarks import Remark
-from stansub.stan.syntax import Program, Span, parse
+from stansub.stan.syntax import Expression, Node, Program, Span, outermost, parse
 from stansub.stan.toolchain import stanc
 
 
@@ -92,6 +92,16 @@ class Symbols:
             number += 1
         self.taken.add(name)
         return name
+
+
+def outermost_places(program: Program, given: Mapping[Any, object]) -> list[tuple[Span, str]]:
+    """Return the outermost places of some expressions from parameters to model, with what stands in their place."""
+
+    def found(node: Node) -> Expression | None:
+        return node if isinstance(node, Expression) and node in given else None
+
+    blocks = program.parameters, program.transformed_parameters, program.model
+    return [(one.span, str(given[one])) for block in blocks for one in outermost(found, block)]
 
 
 def edited(

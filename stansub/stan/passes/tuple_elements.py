@@ -6,9 +6,9 @@ program written here, ``transformed data`` have its elements that count observat
 
 from __future__ import annotations
 
-from stansub.stan.passes.rewriting import Edits, Pass, Symbols
+from stansub.stan.passes.rewriting import Edits, Pass, Symbols, outermost_places
 from stansub.stan.reading.sizes import counting
-from stansub.stan.syntax import Expression, Member, Name, Node, Program, SizedType, outermost
+from stansub.stan.syntax import Expression, Member, Name, Program, SizedType, find
 
 # Stem of the names of the variables, to which a number is added.
 _ELEMENT = "stansub_element"
@@ -18,20 +18,16 @@ _ELEMENT = "stansub_element"
 def with_tuple_elements(program: Program) -> Edits:
     """Declare elements of tuples of data, along a size that may count observations, as transformed data."""
     tuples = {one.name: one.type for one in program.data_declarations if one.base == "tuple" and not one.array_dims}
-    counts, symbols, given, lines = counting(program), Symbols.of(program), dict[Expression, str](), list[str]()
-
-    def element(node: Node) -> Expression | None:
-        kind = _type(node, tuples) if isinstance(node, Member) else None
-        is_data = kind is not None and kind.shape is not None and any(map(counts, kind.all_dims))
-        return node if is_data and isinstance(node, Member) else None
-
+    counts, symbols = counting(program), Symbols.of(program)
     blocks = program.parameters, program.transformed_parameters, program.model
-    found = [one for block in blocks for one in outermost(element, block)] if tuples else []
-    for one in dict.fromkeys(found):
-        kind, given[one] = _type(one, tuples), symbols.fresh(_ELEMENT)
-        assert kind is not None
-        lines.append(f"{kind.plain} {given[one]} = {one};")
-    return Edits(lines, [(one.span, given[one]) for one in found])
+    kinds = {one: kind for one in find(Member, blocks) if (kind := _type(one, tuples)) is not None}
+    given = {
+        one: symbols.fresh(_ELEMENT)
+        for one, kind in kinds.items()
+        if kind.shape is not None and any(map(counts, kind.all_dims))
+    }
+    lines = [f"{kinds[one].plain} {name} = {one};" for one, name in given.items()]
+    return Edits(lines, outermost_places(program, given))
 
 
 def _type(node: Expression, tuples: dict[str, SizedType]) -> SizedType | None:

@@ -13,12 +13,10 @@ from typing import NamedTuple
 
 from stansub.stan.syntax import (
     Assign,
-    Compound,
     Declaration,
     Empty,
     For,
     ForEach,
-    If,
     Node,
     Program,
     Statement,
@@ -166,14 +164,11 @@ def text_of(statements: Sequence[Statement], steps: Iterable[Step]) -> str:
 def _text(statements: Sequence[Statement], kept: Collection[Statement]) -> str:
     lines = []
     for statement in statements:
-        if isinstance(statement, If):
-            then, orelse = (_text(inner, kept) for inner in statement.bodies)
-            if then or orelse:
-                otherwise = f" else {{\n{orelse}\n}}" if orelse else ""
-                lines.append(f"{statement.head} {{\n{then}\n}}{otherwise}")
-        elif isinstance(statement, Compound):
-            if inside := _text(statement.body, kept):
-                lines.append(f"{statement.head} {{\n{inside}\n}}")
+        if statement.bodies:
+            first, *others = (_text(inner, kept) for inner in statement.bodies)
+            otherwise = "".join(f" else {{\n{inside}\n}}" for inside in others if inside)
+            if first or otherwise:
+                lines.append(f"{statement.head} {{\n{first}\n}}{otherwise}")
         elif statement in kept:
             lines.append(str(statement))
     return "\n".join(lines)

@@ -421,14 +421,13 @@ class _Walk:
         return _joined(given if apart else [one.together for one in given])
 
     def _loop(self, loop: For) -> None:
-        bounds = _joined([self._bounds(Slice(loop.lower, None)), self._bounds(Slice(None, loop.upper))])
         over_all = not self.index and self._is_all(loop.upper)
         if over_all:
             guard = NONE if loop.lower == Literal("1") else Reach.OFFSET
             outside = frozenset(self.values) - self._renewed(loop)
             inside = replace(self, index=loop.variable, outside=outside, guard=self.guard | guard, turns=True)
         else:
-            guard = bounds.reach
+            guard = self._bounds(Slice(loop.lower, loop.upper)).reach
             inside = replace(self, guard=self.guard | guard, turns=True)
             self.values[loop.variable] = _Value(guard)
         while True:  # one iteration may read what the previous one wrote

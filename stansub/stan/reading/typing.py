@@ -53,7 +53,6 @@ _OPERATORS = {
     "^": "pow",
     ".^": "pow",
 }
-_TURNED = {"vector": "row_vector", "row_vector": "vector"}
 _PROMOTIONS = {("int", "real"): 1, ("int", "complex"): 2, ("real", "complex"): 1} | {
     (base, f"complex_{base}"): 1 for base in ("vector", "row_vector", "matrix")
 }
@@ -117,7 +116,7 @@ class Types:
             case Prefix(operator, operand):
                 return INT if operator == "!" else self.of(operand)
             case Transpose(operand):
-                return _based(self.of(operand), _TURNED)
+                return _turned(self.of(operand))
             case Choice(_, then, orelse):
                 return _common([self.of(then), self.of(orelse)])
             case Subscript(base, indices):
@@ -220,10 +219,9 @@ def _group(opening: str, types: Sequence[UnsizedType]) -> UnsizedType:
     return UnsizedType(prefix + ("matrix" if of_rows else "row_vector"))
 
 
-def _based(kind: UnsizedType, bases: dict[str, str]) -> UnsizedType:
-    prefix = "complex_" if kind.base.startswith("complex_") else ""
-    base = kind.base.removeprefix(prefix)
-    return UnsizedType(prefix + bases.get(base, base), kind.depth)
+def _turned(kind: UnsizedType) -> UnsizedType:
+    turned = ("row_vector", "vector") if "row_vector" in kind.base else ("vector", "row_vector")
+    return UnsizedType(kind.base.replace(*turned), kind.depth)
 
 
 def _of_literal(text: str) -> UnsizedType:

@@ -74,7 +74,7 @@ def parse_expression(text: str) -> Expression:
 
 def parse_types(text: str) -> tuple[UnsizedType, ...]:
     """Parse comma-separated types of arguments."""
-    return _Parser(f"{text})").alone(_Parser.types, "types")
+    return _Parser(f"{text})").alone(lambda parser: parser.listed(_Parser.unsized_type, ")"), "types")
 
 
 class _Parser:
@@ -145,9 +145,6 @@ class _Parser:
             elements = self.listed(_Parser.unsized_type, ")")
         return UnsizedType(base, depth, elements)
 
-    def types(self) -> tuple[UnsizedType, ...]:
-        return self.listed(_Parser.unsized_type, ")")
-
     # --- statements -----------------------------------------------------------------------------------------------
 
     def body(self) -> tuple[Statement, ...]:
@@ -183,7 +180,7 @@ class _Parser:
             case "while":
                 return While(self.in_parentheses(), self.nested())
             case "if":
-                return self.branch()
+                return If(self.in_parentheses(), self.nested(), self.nested() if self.skips("else") else ())
             case "for":
                 return self.loop()
         found = self.simple()
@@ -205,10 +202,6 @@ class _Parser:
         found = self.expression()
         self.take(")")
         return found
-
-    def branch(self) -> Statement:
-        condition, then = self.in_parentheses(), self.nested()
-        return If(condition, then, self.nested() if self.skips("else") else ())
 
     def loop(self) -> Statement:
         self.take()

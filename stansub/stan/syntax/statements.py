@@ -21,6 +21,11 @@ class Statement(Node):
     span: Span = field(default=NOWHERE, kw_only=True)
 
     @property
+    def head(self) -> str:
+        """The beginning of a statement with inner ones, without the brace."""
+        return ""
+
+    @property
     def bodies(self) -> tuple[tuple[Statement, ...], ...]:
         """The lists of inner statements."""
         return ()
@@ -83,11 +88,6 @@ class Compound(Statement):
     """A statement with one list of inner statements, in braces."""
 
     body: tuple[Statement, ...]
-
-    @property
-    def head(self) -> str:
-        """Its beginning, without the brace."""
-        return ""
 
     @property
     def bodies(self) -> tuple[tuple[Statement, ...], ...]:
@@ -154,7 +154,6 @@ class If(Statement):
 
     @property
     def head(self) -> str:
-        """Its beginning."""
         return f"if ({self.condition})"
 
     def __str__(self) -> str:
@@ -187,23 +186,21 @@ class Braces(Compound):
 
 
 @dataclass(frozen=True)
-class Target(Statement):
+class Increment(Statement):
+    """A statement that adds to the log density."""
+
+    expression: Expression
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__.lower()} += {self.expression};"
+
+
+class Target(Increment):
     """``target += expression;``."""
 
-    expression: Expression
 
-    def __str__(self) -> str:
-        return f"target += {self.expression};"
-
-
-@dataclass(frozen=True)
-class Jacobian(Statement):
+class Jacobian(Increment):
     """``jacobian += expression;``."""
-
-    expression: Expression
-
-    def __str__(self) -> str:
-        return f"jacobian += {self.expression};"
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ import importlib.metadata
 import importlib.util
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -159,16 +158,21 @@ def _made_home(cache: Path) -> Home:
     digest.update(bridgestan_version().encode())
     for text in sources.values():
         digest.update(text)
-    folder, files = cache / f"home-{digest.hexdigest()[:16]}", _home_files(sources)
+    folder = cache / f"home-{digest.hexdigest()[:16]}"
+    content: dict[str, bytes | Path] = {**_home_files(sources), **links}
     for place in (folder, folder / "src", folder / "bin"):
         require_private(place)
+
+    def wrong() -> list[str]:
+        return [name for name, one in content.items() if not _holds(folder / name, one)]
+
     with cache_errors(cache):
-        if _wrong(folder, files, links):
+        if wrong():
             for place in (folder, folder / "src", folder / "bin"):
                 make_folder(place)
             with FileLock(folder / "lock"):
-                for name, make in _wrong(folder, files, links).items():
-                    _replace(folder / name, make)
+                for name in wrong():
+                    _replace(folder / name, content[name])
     return _describe(folder, "made")
 
 
@@ -213,10 +217,6 @@ def _wheel_identity(wheel: Path, stanc: Path) -> bytes:
     return f"{label}\n{stanc.stat().st_size}".encode()
 
 
-def _points(link: Path, target: Path) -> bool:
-    return link.is_symlink() and Path(os.readlink(link)) == target
-
-
 def _home_files(sources: dict[str, bytes]) -> dict[str, bytes]:
     """Return the contents, by name, of a made home's files other than links."""
     version = bridgestan_version().split(".")
@@ -228,28 +228,20 @@ def _home_files(sources: dict[str, bytes]) -> dict[str, bytes]:
     return files | {f"src/{name}": text for name, text in sources.items() if name != "Makefile"}
 
 
-def _wrong(folder: Path, files: dict[str, bytes], links: dict[str, Path]) -> dict[str, Callable[[Path], object]]:
-    """Return functions that create the files and links that are missing or differ, by name."""
-    written = {name: data for name, data in files.items() if not _holds(folder / name, data)}
-    linked = {name: target for name, target in links.items() if not _points(folder / name, target)}
-    return {
-        **{name: partial(_write, data=data) for name, data in written.items()},
-        **{name: partial(Path.symlink_to, target=target) for name, target in linked.items()},
-    }
+def _holds(path: Path, content: bytes | Path) -> bool:
+    """Return whether a file has some bytes, or a link has a target."""
+    if isinstance(content, Path):
+        return path.is_symlink() and Path(os.readlink(path)) == content
+    return is_ours(path) and path.is_file() and path.read_bytes() == content
 
 
-def _holds(file: Path, data: bytes) -> bool:
-    return is_ours(file) and file.is_file() and file.read_bytes() == data
-
-
-def _write(file: Path, data: bytes) -> None:
-    file.write_bytes(data)
-    file.chmod(0o644)
-
-
-def _replace(path: Path, make: Callable[[Path], object]) -> None:
+def _replace(path: Path, content: bytes | Path) -> None:
     """Create a file or link under another name and move it into place atomically."""
     scratch = path.with_name(path.name + ".new")
     scratch.unlink(missing_ok=True)
-    make(scratch)
+    if isinstance(content, Path):
+        scratch.symlink_to(content)
+    else:
+        scratch.write_bytes(content)
+        scratch.chmod(0o644)
     scratch.replace(path)

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -119,7 +120,7 @@ def compile_library(
             remove_abandoned(cache)
             with _scratch(cache / "build" / wanted.key) as build:
                 (build / f"{wanted.stem}.stan").write_text(code, encoding="utf-8")
-                keep(_made(wanted, build, name, log, begin, check), library)
+                keep(_Build(wanted, build, name, log, begin, check).library(), library)
     return library
 
 
@@ -128,30 +129,6 @@ def _title(name: str, goal: str) -> str:
     short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
     why = f": also {goal} (once)" if goal else " (about 30 s, once; kept for later runs)"
     return f"Compiling {short}{why}"
-
-
-def _made(
-    wanted: _Wanted, build: Path, name: str, log: Progress, begin: Callable[[], None], check: Callable[[], None]
-) -> Path:
-    """Compile the library in a folder that has its program: with few headers, or with all if that fails."""
-    variables = [f"STANCFLAGS={shlex.join(wanted.flags)}"]
-    if wanted.header is not None:
-        (build / "user_header.hpp").write_bytes(wanted.header)
-        variables.append(f"USER_HEADER={build / 'user_header.hpp'}")
-    target = build / f"{wanted.stem}_model.so"
-    headers = _headers(wanted, build, variables, log, begin, check)
-    try:
-        _run_make(wanted, target, [*variables, *([f"HEADERS={' '.join(headers)}"] if headers else [])], check)
-    except EndedError:
-        raise
-    except RunError:
-        if not headers:
-            raise
-        check()
-        log(f"Compiling {name} again with all of Stan's headers")
-        _remove_precompiled(wanted)  # it may be damaged
-        _run_make(wanted, target, variables, check)
-    return target
 
 
 class _Wanted(NamedTuple):
@@ -183,6 +160,124 @@ class _Wanted(NamedTuple):
     def library(self) -> Path:
         """Return its path in the cache."""
         return self.cache / "libraries" / f"{self.stem}-{self.key}.so"
+
+
+@dataclass(frozen=True)
+class _Build:
+    """The compilation of a library in a folder that has its program."""
+
+    wanted: _Wanted
+    folder: Path
+    name: str
+    log: Progress
+    begin: Callable[[], None]
+    """Reports the compilation as what takes time now."""
+    check: Callable[[], None]
+
+    def library(self) -> Path:
+        """Compile the library: with few headers, or with all if that fails."""
+        wanted, variables = self.wanted, [f"STANCFLAGS={shlex.join(self.wanted.flags)}"]
+        if wanted.header is not None:
+            (self.folder / "user_header.hpp").write_bytes(wanted.header)
+            variables.append(f"USER_HEADER={self.folder / 'user_header.hpp'}")
+        target = self.folder / f"{wanted.stem}_model.so"
+        headers = self._headers(variables)
+        try:
+            self._link(target, [*variables, *([f"HEADERS={' '.join(headers)}"] if headers else [])])
+        except EndedError:
+            raise
+        except RunError:
+            if not headers:
+                raise
+            self.check()
+            self.log(f"Compiling {self.name} again with all of Stan's headers")
+            self._remove_precompiled()  # it may be damaged
+            self._link(target, variables)
+        return target
+
+    def _headers(self, variables: Sequence[str]) -> list[str]:
+        """Return the headers that a program includes instead of all of Stan's; empty with BridgeStan's own Makefile."""
+        wanted, folder = self.wanted, self.folder
+        if wanted.home.origin != "made":
+            return []
+        translated = folder / f"{wanted.stem}.hpp"
+        done = self._make(translated, variables)
+        if done.returncode != 0 or not translated.is_file():
+            return []  # compiling the library reports the error
+        headers = Headers.of(wanted.home.path / "include")
+        kept = wanted.cache / "headers" / wanted.foundation / "stan.hpp"
+        make_folder(kept.parent)
+        text = headers.for_all()
+        if not (is_ours(kept) and kept.read_text(encoding="ascii") == text):
+            made = folder / kept.name
+            made.write_text(text, encoding="ascii")
+            made.chmod(0o644)
+            made.replace(kept)
+            self._remove_precompiled()
+        self._precompile(kept)
+        if self.log.stage is not None and self.log.stage.text == _PRECOMPILING:
+            self.begin()  # another thread may have reported that stage
+        own = folder / "named.hpp"
+        code = translated.read_text(encoding="utf-8", errors="replace")
+        own.write_text(headers.for_one(code + (wanted.header or b"").decode(errors="replace")), encoding="ascii")
+        return [str(kept), str(own)]
+
+    def _precompile(self, header: Path) -> None:
+        """Precompile what all programs include first, unless that is done or too few programs need it.
+
+        Other compilations wait meanwhile, because both would otherwise take longer. clang's precompiled headers would
+        have to be made again whenever the headers were touched.
+        """
+        precompiled = header.with_name(f"{header.name}.gch")
+        if is_ours(precompiled) or is_clang():
+            return
+        programs = header.parent / "programs"
+        with programs.open("ab") as counted:  # a byte for each
+            counted.write(b".")
+        lock = self.wanted.cache / "locks" / f"{self.wanted.foundation}-header"
+        with _locked(lock, lambda: self.log(_PRECOMPILING), self.check):
+            needed = programs.stat().st_size > _PROGRAMS_FIRST and shutil.disk_usage(header.parent).free >= _HEADER_ROOM
+            if needed and not is_ours(precompiled):
+                self.log(_PRECOMPILING)
+                precompiled.unlink(missing_ok=True)
+                if not self._made_precompiled(header):
+                    programs.write_bytes(b"")
+
+    def _made_precompiled(self, header: Path) -> bool:
+        """Precompile a header and remove those of other compilers and versions; return whether that worked."""
+        made = self.folder / "headers" / f"{header.name}.gch"
+        make_folder(made.parent)
+        shutil.copy(header, made.with_suffix(""))
+        if self._make(made, []).returncode != 0 or not made.is_file():
+            return False
+        for other in header.parent.parent.iterdir():
+            if other != header.parent:
+                shutil.rmtree(other, ignore_errors=True)
+        made.chmod(0o644)
+        made.replace(header.with_name(made.name))
+        return True
+
+    def _remove_precompiled(self) -> None:
+        (self.wanted.cache / "headers" / self.wanted.foundation / "stan.hpp.gch").unlink(missing_ok=True)
+
+    def _link(self, target: Path, variables: Sequence[str]) -> None:
+        # The object of the C API serves all models, but must be compiled with the model's flags; a home's own object
+        # may have others. A lock is held meanwhile, because a downloaded home compiles its libraries in place.
+        shared = self.wanted.cache / "api" / f"{self.wanted.foundation}.o"
+        lock = self.wanted.cache / "locks" / self.wanted.foundation
+        with nullcontext() if is_intact(shared) else _locked(lock, lambda: None, self.check):
+            made = target.with_name("api.o")
+            api = [f"BRIDGE_O={shared}", f"--old-file={shared}"] if is_intact(shared) else [f"BRIDGE_O={made}"]
+            done = self._make(target, [*variables, *api])
+            if done.returncode != 0 or not target.is_file():
+                output = (done.stderr or done.stdout).replace(f"{target.parent}/", "")
+                raise RunError(f"compiling {target.stem.removesuffix('_model')} failed: {_reason(output)}")
+            if made.is_file():
+                keep(made, shared)
+
+    def _make(self, target: Path, variables: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        command = [*shlex.split(make()), "-j2", *make_variables(), *variables, str(target)]
+        return processes.run(command, cwd=self.wanted.home.path, env=environment(target.parent), check=self.check)
 
 
 @contextmanager
@@ -241,103 +336,6 @@ def _scratch(folder: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _headers(
-    wanted: _Wanted,
-    build: Path,
-    variables: Sequence[str],
-    log: Progress,
-    begin: Callable[[], None],
-    check: Callable[[], None],
-) -> list[str]:
-    """Return the headers that a program includes instead of all of Stan's; empty with BridgeStan's own Makefile."""
-    if wanted.home.origin != "made":
-        return []
-    translated = build / f"{wanted.stem}.hpp"
-    done = _make_target(wanted, translated, variables, check)
-    if done.returncode != 0 or not translated.is_file():
-        return []  # compiling the library reports the error
-    headers = Headers.of(wanted.home.path / "include")
-    kept = wanted.cache / "headers" / wanted.foundation / "stan.hpp"
-    make_folder(kept.parent)
-    text = headers.for_all()
-    if not (is_ours(kept) and kept.read_text(encoding="ascii") == text):
-        made = build / kept.name
-        made.write_text(text, encoding="ascii")
-        made.chmod(0o644)
-        made.replace(kept)
-        _remove_precompiled(wanted)
-    _precompile(wanted, build, kept, log, check)
-    if log.stage is not None and log.stage.text == _PRECOMPILING:
-        begin()  # another thread may have reported that stage
-    own = build / "named.hpp"
-    code = translated.read_text(encoding="utf-8", errors="replace")
-    own.write_text(headers.for_one(code + (wanted.header or b"").decode(errors="replace")), encoding="ascii")
-    return [str(kept), str(own)]
-
-
-def _precompile(wanted: _Wanted, build: Path, header: Path, log: Progress, check: Callable[[], None]) -> None:
-    """Precompile what all programs include first, unless that is done or too few programs need it.
-
-    Other compilations wait meanwhile, because both would otherwise take longer. clang's precompiled headers would have
-    to be made again whenever the headers were touched.
-    """
-    precompiled = header.with_name(f"{header.name}.gch")
-    if is_ours(precompiled) or is_clang():
-        return
-    programs = header.parent / "programs"
-    with programs.open("ab") as counted:  # a byte for each
-        counted.write(b".")
-    with _locked(wanted.cache / "locks" / f"{wanted.foundation}-header", lambda: log(_PRECOMPILING), check):
-        needed = programs.stat().st_size > _PROGRAMS_FIRST and shutil.disk_usage(header.parent).free >= _HEADER_ROOM
-        if needed and not is_ours(precompiled):
-            log(_PRECOMPILING)
-            precompiled.unlink(missing_ok=True)
-            if not _made_precompiled(wanted, build, header, check):
-                programs.write_bytes(b"")
-
-
-def _made_precompiled(wanted: _Wanted, build: Path, header: Path, check: Callable[[], None]) -> bool:
-    """Precompile a header and remove those of other compilers and versions; return whether that worked."""
-    made = build / "headers" / f"{header.name}.gch"
-    make_folder(made.parent)
-    shutil.copy(header, made.with_suffix(""))
-    if _make_target(wanted, made, [], check).returncode != 0 or not made.is_file():
-        return False
-    for other in header.parent.parent.iterdir():
-        if other != header.parent:
-            shutil.rmtree(other, ignore_errors=True)
-    made.chmod(0o644)
-    made.replace(header.with_name(made.name))
-    return True
-
-
-def _remove_precompiled(wanted: _Wanted) -> None:
-    (wanted.cache / "headers" / wanted.foundation / "stan.hpp.gch").unlink(missing_ok=True)
-
-
-def _run_make(wanted: _Wanted, target: Path, variables: Sequence[str], check: Callable[[], None]) -> None:
-    # The object of the C API serves all models, but must be compiled with the model's flags; a home's own object may
-    # have others. A lock is held meanwhile, because a downloaded home compiles its libraries in place.
-    shared = wanted.cache / "api" / f"{wanted.foundation}.o"
-    locks = wanted.cache / "locks"
-    with nullcontext() if is_intact(shared) else _locked(locks / wanted.foundation, lambda: None, check):
-        made = target.with_name("api.o")
-        api = [f"BRIDGE_O={shared}", f"--old-file={shared}"] if is_intact(shared) else [f"BRIDGE_O={made}"]
-        done = _make_target(wanted, target, [*variables, *api], check)
-        if done.returncode != 0 or not target.is_file():
-            output = (done.stderr or done.stdout).replace(f"{target.parent}/", "")
-            raise RunError(f"compiling {target.stem.removesuffix('_model')} failed: {_reason(output)}")
-        if made.is_file():
-            keep(made, shared)
-
-
-def _make_target(
-    wanted: _Wanted, target: Path, variables: Sequence[str], check: Callable[[], None]
-) -> subprocess.CompletedProcess[str]:
-    command = [*shlex.split(make()), "-j2", *make_variables(), *variables, str(target)]
-    return processes.run(command, cwd=wanted.home.path, env=environment(target.parent), check=check)
 
 
 def _reason(output: str) -> str:

@@ -24,44 +24,32 @@ from stansub.stan.toolchain.stored_order import in_stored_order
 from stansub.target.threads import THREADS
 from stansub.types import FloatArray, Places
 
-_double_p = ctypes.POINTER(ctypes.c_double)
-_error_p = ctypes.POINTER(ctypes.c_void_p)
-_rows_p = ctypes.POINTER(ctypes.c_int64)
+_int, _unsigned, _flag, _text, _pointer = ctypes.c_int, ctypes.c_uint, ctypes.c_bool, ctypes.c_char_p, ctypes.c_void_p
+_double_p, _rows_p = ctypes.POINTER(ctypes.c_double), ctypes.POINTER(ctypes.c_int64)
+_error_p = ctypes.POINTER(_pointer)
 
 # Output of a program is discarded, because its likelihood is evaluated thousands of times.
-_ignore_print = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)(lambda text, size: None)
+_ignore_print = ctypes.CFUNCTYPE(None, _pointer, _int)(lambda text, size: None)
 
 # Function of libraries compiled in a home made by this package; BridgeStan's own accept only JSON.
 _FROM_ARRAYS = "stansub_model_construct"
 _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
-    "bs_model_construct": (ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_uint, _error_p]),
-    "bs_model_destruct": (None, [ctypes.c_void_p]),
-    "bs_free_error_msg": (None, [ctypes.c_void_p]),
-    "bs_model_info": (ctypes.c_char_p, [ctypes.c_void_p]),
-    "bs_param_names": (ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool]),
-    "bs_param_unc_names": (ctypes.c_char_p, [ctypes.c_void_p]),
-    "bs_param_num": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool]),
-    "bs_param_unc_num": (ctypes.c_int, [ctypes.c_void_p]),
-    "bs_param_constrain": (
-        ctypes.c_int,
-        [ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _double_p, _double_p, ctypes.c_void_p, _error_p],
-    ),
-    "bs_param_unconstrain_json": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, _double_p, _error_p]),
-    "bs_log_density": (
-        ctypes.c_int,
-        [ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _double_p, _double_p, _error_p],
-    ),
-    "bs_log_density_gradient": (
-        ctypes.c_int,
-        [ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _double_p, _double_p, _double_p, _error_p],
-    ),
-    "bs_set_print_callback": (ctypes.c_int, [type(_ignore_print), _error_p]),
-    "bs_rng_construct": (ctypes.c_void_p, [ctypes.c_uint, _error_p]),
-    "bs_rng_destruct": (None, [ctypes.c_void_p]),
-    _FROM_ARRAYS: (
-        ctypes.c_void_p,
-        [ctypes.POINTER(Variable), ctypes.c_int, _rows_p, ctypes.c_int64, ctypes.c_uint, _error_p],
-    ),
+    "bs_model_construct": (_pointer, [_text, _unsigned, _error_p]),
+    "bs_model_destruct": (None, [_pointer]),
+    "bs_free_error_msg": (None, [_pointer]),
+    "bs_model_info": (_text, [_pointer]),
+    "bs_param_names": (_text, [_pointer, _flag, _flag]),
+    "bs_param_unc_names": (_text, [_pointer]),
+    "bs_param_num": (_int, [_pointer, _flag, _flag]),
+    "bs_param_unc_num": (_int, [_pointer]),
+    "bs_param_constrain": (_int, [_pointer, _flag, _flag, _double_p, _double_p, _pointer, _error_p]),
+    "bs_param_unconstrain_json": (_int, [_pointer, _text, _double_p, _error_p]),
+    "bs_log_density": (_int, [_pointer, _flag, _flag, _double_p, _double_p, _error_p]),
+    "bs_log_density_gradient": (_int, [_pointer, _flag, _flag, _double_p, _double_p, _double_p, _error_p]),
+    "bs_set_print_callback": (_int, [type(_ignore_print), _error_p]),
+    "bs_rng_construct": (_pointer, [_unsigned, _error_p]),
+    "bs_rng_destruct": (None, [_pointer]),
+    _FROM_ARRAYS: (_pointer, [ctypes.POINTER(Variable), _int, _rows_p, ctypes.c_int64, _unsigned, _error_p]),
 }
 
 

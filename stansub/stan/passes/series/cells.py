@@ -9,7 +9,7 @@ of a table as a loop over rows of data, each with its place in the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -83,28 +83,30 @@ def cell_by_cell(program: Program) -> Edits:
 @Pass.named("values of cells in place of computed tables")
 def with_cell_values(program: Program) -> Edits:
     """Write what loops over the cells of a table read of a computed table as variables or values of the cell."""
-    rows, found = Rows(program), []
-    for loop, above in unlooped(program.model.statements, program.transformed_parameters.statements):
-        if isinstance(loop, For) and has_terms(loop):
-            nest = Nest.of(rows, _inward(loop), RowVariables(rows, above))
-            at = tuple(Name(one.variable) for one in nest.loops)
-            body = with_local_elements(nest.body, at, program.model.statements, Symbols.of(program))
-            body = tuple(with_values(one, program, nest.places) for one in body)
-            if body != nest.body and _is_table(program, nest.loops, body):
-                found.append((loop.span, printed(nested(nest.loops, body))))
+    found = []
+    for nest in _nests(Rows(program)):
+        at = tuple(Name(one.variable) for one in nest.loops)
+        body = with_local_elements(nest.body, at, program.model.statements, Symbols.of(program))
+        body = tuple(with_values(one, program, nest.places) for one in body)
+        if body != nest.body and _is_table(program, nest.loops, body):
+            found.append((nest.span, printed(nested(nest.loops, body))))
     return Edits([], found)
 
 
 @Pass.named("cells of a table as rows of data")
 def by_cells(program: Program) -> Edits:
     """Write loops over the cells of a table whose rows have parameters as loops over rows of data."""
-    rows, found = Rows(program), []
+    rows = Rows(program)
+    nests = (nest for nest in _nests(rows) if _is_table(program, nest.loops, nest.body))
+    return rows.edits([(nest.span, str(nest.over_rows())) for nest in nests])
+
+
+def _nests(rows: Rows) -> Iterator[Nest]:
+    """Yield the loops of the model that add terms."""
+    program = rows.program
     for loop, above in unlooped(program.model.statements, program.transformed_parameters.statements):
         if isinstance(loop, For) and has_terms(loop):
-            nest = Nest.of(rows, _inward(loop), RowVariables(rows, above))
-            if _is_table(program, nest.loops, nest.body):
-                found.append((loop.span, str(nest.over_rows())))
-    return rows.edits(found)
+            yield Nest.of(rows, _inward(loop), RowVariables(rows, above))
 
 
 def _inward(loop: For) -> For:

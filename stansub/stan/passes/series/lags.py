@@ -15,9 +15,9 @@ from typing import TypeAlias
 
 from stansub.stan.passes.rewriting import Edits, Pass, RefusedError
 from stansub.stan.passes.series.affine import Affine
-from stansub.stan.passes.series.nests import PAST, Nest, accumulated, direct, is_bare
+from stansub.stan.passes.series.nests import CARRIED, PAST, Nest, accumulated, direct, is_bare
 from stansub.stan.passes.series.row_variables import DividedError, RowVariables, filling, written
-from stansub.stan.passes.series.rows import Index, Rows, Stretch
+from stansub.stan.passes.series.rows import Index, Rows, Stretch, restoring
 from stansub.stan.reading.dependence import unused
 from stansub.stan.reading.sizes import JOINT, counting, has_terms
 from stansub.stan.syntax import (
@@ -86,9 +86,7 @@ def _check_past_in_loop(rows: Rows, loop: For, changing: set[str]) -> None:
         for one in find(Assign, loop.body):
             place = str(one.place)
             if place in names(one.expression) and is_carried(loop.body, place):
-                raise RefusedError(
-                    f"carries the value of `{place}` from one observation to others", nest.holding(one.span)
-                )
+                raise RefusedError(CARRIED.format(place), nest.holding(one.span))
 
 
 @dataclass
@@ -170,8 +168,7 @@ class _Writer:
         filled, _ = filling(nest.body[: nest.body.index(inner)], names(inner))
         carried = written(inner) & set().union(*map(written, filled))
         if carried:
-            message = f"carries the value of `{min(carried)}` from one observation to others"
-            raise RefusedError(message, inner.span)
+            raise RefusedError(CARRIED.format(min(carried)), inner.span)
         observations = replace(nest, loops=(*nest.loops, inner), body=(*filled, *inner.body))
         rest = tuple(one for one in nest.body if one is not inner)
         lines: list[Statement] = [observations.over_rows()]
@@ -193,14 +190,13 @@ class _Writer:
         depth : int
             Number of times that it was divided already.
         """
-        go_back = self.rows.kept(), computed.kept()
+        go_back = restoring(self.rows, computed)
         try:
             return [piece(first, n, self.rows.counted(n) if self.counts(n.expression) else n.expression)]
         except DividedError as error:
             if depth == _MOST_PIECES:
                 raise RefusedError(_UNKNOWN, span) from None
-            for forget in go_back:
-                forget()
+            go_back()
             return [
                 *self._pieces(piece, span, computed, error.rows, first, depth + 1),
                 *self._pieces(piece, span, computed, n - error.rows, first + error.rows, depth + 1),

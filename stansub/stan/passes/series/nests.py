@@ -41,7 +41,8 @@ from stansub.stan.syntax import (
     walk,
 )
 
-# Message about a statement that reads a value computed for another observation.
+# Messages about a statement that keeps a value for other observations, and one that reads one computed for another.
+CARRIED = "carries the value of `{}` from one observation to others"
 PAST = "reads `{}`, which depends on parameters: of other observations, only data may be read"
 _COUNTER = "stansub_row"
 
@@ -203,7 +204,7 @@ class Nest:
             if isinstance(one, Assign):
                 for name in sorted((set(one.variables) & self._outside()) - self.filled - accumulated(self.body)):
                     if is_carried(self.body, name):
-                        raise self._refused(one.span, f"carries the value of `{name}` from one observation to others")
+                        raise self._refused(one.span, CARRIED.format(name))
         for one in self.body:
             if any(call.name == "target" for call in calls(one)):
                 raise self._refused(one.span, "reads target(), which contains the terms of earlier observations")

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -79,15 +79,6 @@ class RowVariables:
     def whole(self, variable: str) -> Affine:
         """Return the number of elements, or rows, of a computed variable."""
         return self.rows.affine(self.variables[variable].all_dims[0])
-
-    def kept(self) -> Callable[[], None]:
-        """Return a function that forgets what is added from now on."""
-        kept = list(self.lines), dict(self._names), set(self._open)
-
-        def forget() -> None:
-            self.lines, self._names, self._open = kept
-
-        return forget
 
     def part(self, variable: str, stretch: Stretch) -> Name:
         """Return a variable that contains a range of elements of a computed one.

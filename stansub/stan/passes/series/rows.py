@@ -7,6 +7,7 @@ the loop. Other modules decide when to use it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import NamedTuple, TypeVar
@@ -133,15 +134,6 @@ class Rows:
             if (size := shape.size(function)) is not None
         }
 
-    def kept(self) -> Callable[[], None]:
-        """Return a function that forgets what is added from now on."""
-        kept = list(self.lines), set(self.observed), dict(self._made), dict(self._counts)
-
-        def forget() -> None:
-            self.lines, self.observed, self._made, self._counts = kept
-
-        return forget
-
     def affine(self, expression: Expression) -> Affine:
         """Return an integer expression as a sum, with sizes of data by name."""
         return Affine.of(expression, self.known)
@@ -266,6 +258,19 @@ class Rows:
             return any(map(self.is_array, node.parts))
         sizes, indices = self.shapes[read.variable].all_dims, read.indices
         return len(indices) < len(sizes) or any(isinstance(one, Slice) or self.is_array(one) for one in indices)
+
+
+def restoring(*objects: object) -> Callable[[], None]:
+    """Return a function after which lists, sets and dicts of some objects have again what they have now."""
+    kept = [
+        {name: copy(one) for name, one in vars(each).items() if isinstance(one, list | set | dict)} for each in objects
+    ]
+
+    def restore() -> None:
+        for each, values in zip(objects, kept, strict=True):
+            vars(each).update(values)
+
+    return restore
 
 
 def exchanged(node: N, change: Callable[[Node], Node | None]) -> N:
