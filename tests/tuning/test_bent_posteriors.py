@@ -23,7 +23,7 @@ def simulated() -> dict[str, Any]:
     for k in range(1, T):
         f[k] = 0.7 * f[k - 1] + 0.3 * rng.standard_normal()
     t = rng.integers(T, size=N)
-    return {"N": N, "T": T, "y": 2 + f[t] + rng.standard_normal(N), "t": t + 1}
+    return {"N": N, "T": T, "y": 2 + f[t] + rng.standard_normal(N), "t": t + 1, "typical": 1.0}
 
 
 @pytest.fixture(scope="module")
