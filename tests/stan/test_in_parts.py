@@ -2,7 +2,6 @@
 
 import pickle
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
