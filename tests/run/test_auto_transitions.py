@@ -87,9 +87,9 @@ def test_they_are_taken_for_effects_far_from_normal(multilevel: CompiledModel, t
     np.testing.assert_array_equal(unconstrained(by_default), unconstrained(by_test))
     # Numbers of steps that were not given are those of the run that goes on.
     file = tmp_path / "run.checkpoint"
-    stansub.sample(multilevel, data, checkpoint=file, iter_sampling=400, **QUIET)
+    stansub.sample(multilevel, data, checkpoint=file, iter_sampling=100, **QUIET)
     resumed = stansub.sample(multilevel, data, resume=file, **QUIET)
-    np.testing.assert_array_equal(unconstrained(resumed), unconstrained(idata)[:, :400])
+    np.testing.assert_array_equal(unconstrained(resumed), unconstrained(idata)[:, :100])
 
 
 def test_effects_in_parts_have_the_same_posterior(multilevel: CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,13 +122,22 @@ def skewed() -> CompiledModel:
 
 
 @pytest.fixture(scope="module")
-def walked(skewed: CompiledModel) -> Any:
-    long = {"iter_warmup": 2000, "iter_sampling": 40_000}
-    return stansub.sample(skewed, random_taste(), proposal="adaptive-metropolis", test="exact", **long, **QUIET)
+def on_grid() -> Any:
+    """Independent draws from the posterior of `random_taste.stan` on the nodes of a quadrature."""
+    data, (nodes, weights) = random_taste(), np.polynomial.legendre.leggauss(20)
+    x, nu, sign = data["x"][:, np.newaxis], data["nu"], 2 * data["y"][:, np.newaxis] - 1
+    axes = [middle + half * nodes for middle, half in ((-0.35, 0.7), (1.0, 0.9), (0.8, 0.8))]
+    points = np.array(np.meshgrid(*axes, indexing="ij")).reshape(3, -1).T
+    logs = np.log(np.einsum("i,j,k->ijk", *[weights] * 3)).ravel() - points**2 @ [1 / 8, 1 / 8, 1 / 2]
+    for k, (a, b, sigma) in enumerate(points):
+        logs[k] += np.log(expit(sign * (a + (b + sigma * nu) * x)).mean(axis=1)).sum()
+    mass = np.exp(logs - logs.max())
+    drawn = np.random.default_rng(2).choice(points, (4, 10_000), p=mass / mass.sum())
+    return SimpleNamespace(posterior={name: drawn[..., k] for k, name in enumerate(("a", "b", "sigma"))})
 
 
 def test_they_replace_moves_about_the_mode_of_a_posterior_far_from_normal(
-    skewed: CompiledModel, walked: Any, monkeypatch: pytest.MonkeyPatch
+    skewed: CompiledModel, on_grid: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bounds are known, but too wide for decisions, and moves about the mode stay where sigma is near 0."""
     idata = stansub.sample(skewed, random_taste(), **QUIET)
@@ -137,7 +146,8 @@ def test_they_replace_moves_about_the_mode_of_a_posterior_far_from_normal(
     assert facts["guarantee"] == "exact"
     assert "the posterior is far from normal (" in facts["choices"]["proposal"]
     assert idata.posterior.sizes["draw"] == 1000
-    assert max(z_scores(idata, walked, ["a", "b", "sigma"])) < 4.5
+    assert max(z_scores(idata, on_grid, ["a", "b", "sigma"])) < 4.5
+    assert max(z_scores(idata, on_grid, ["a", "b", "sigma"], wider=1.3)) > 4.5
     monkeypatch.setattr(transitions, "NEAR_NORMAL", 0.0)
     short = {"iter_warmup": 100, "iter_sampling": 100}
     near = inference_data.attrs(stansub.sample(skewed, random_taste(), **short, **QUIET))
@@ -146,10 +156,11 @@ def test_they_replace_moves_about_the_mode_of_a_posterior_far_from_normal(
 
 
 def test_trajectories_about_the_mode_replace_them_if_there_is_no_surrogate(
-    skewed: CompiledModel, walked: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    skewed: CompiledModel, on_grid: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(transitions, "instead", lambda *_: None)
-    dear, short = inference_data.attrs(stansub.sample(skewed, random_taste(), **QUIET)), {"iter_sampling": 400}
+    short = {"iter_warmup": 100, "iter_sampling": 100}
+    dear = inference_data.attrs(stansub.sample(skewed, random_taste(), **short, **QUIET))
     assert dear["settings"]["proposal"] != "nuts"
     monkeypatch.setattr(about_mode, "_GRADIENT", 0.01)
     file = tmp_path / "run.checkpoint"
@@ -158,10 +169,10 @@ def test_trajectories_about_the_mode_replace_them_if_there_is_no_surrogate(
     assert facts["settings"]["proposal"] == "nuts"
     assert facts["guarantee"] == "exact"
     assert facts["choices"]["proposal"].startswith("NUTS on the posterior itself, ")
-    assert max(z_scores(idata, walked, ["a", "b", "sigma"])) < 4.5
-    stansub.sample(skewed, random_taste(), checkpoint=file, **short, **QUIET)
+    assert max(z_scores(idata, on_grid, ["a", "b", "sigma"])) < 4.5
+    stansub.sample(skewed, random_taste(), checkpoint=file, iter_sampling=100, **QUIET)
     resumed = stansub.sample(skewed, random_taste(), resume=file, **QUIET)
-    np.testing.assert_array_equal(unconstrained(resumed), unconstrained(idata)[:, :400])
+    np.testing.assert_array_equal(unconstrained(resumed), unconstrained(idata)[:, :100])
 
 
 CENSORED = """
@@ -214,27 +225,34 @@ def test_effects_about_a_mean_far_from_0_have_a_surrogate(tmp_path: Path) -> Non
     assert idata.posterior["sigma"].mean().item() == pytest.approx(6, abs=0.5)
 
 
-def test_scales_may_multiply_effects_within_the_likelihood(multilevel: CompiledModel, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def within(tmp_path_factory: pytest.TempPathFactory) -> CompiledModel:
+    """The multilevel model, with sigma z in the likelihood, and tau v declared, where tau has no bound."""
+    text = (PROGRAMS / "multilevel.stan").read_text()
+    text = text.replace("vector[J] u = sigma * z;", "vector[K] w = tau * v;").replace("u[g[n]]", "sigma * z[g[n]]")
+    text = text.replace("real<lower=0> tau", "real tau").replace("v ~ normal(0, tau)", "v ~ std_normal()")
+    file = tmp_path_factory.mktemp("programs") / "within.stan"
+    file.write_text(text.replace("v[h[n]]", "w[h[n]]"))
+    return stansub.compile_model(file)
+
+
+def test_scales_may_multiply_effects_within_the_likelihood(multilevel: CompiledModel, within: CompiledModel) -> None:
     """Scale and effects apart are not determined by the likelihood: transitions hardly moved."""
-    text = (PROGRAMS / "multilevel.stan").read_text()
-    file = tmp_path / "within.stan"
-    file.write_text(text.replace("vector[J] u = sigma * z;", "").replace("u[g[n]]", "sigma * z[g[n]]"))
-    within, declared = (stansub.sample(model, crossed(), **QUIET) for model in (file, multilevel))
-    facts = inference_data.attrs(within)
+    found, declared = (stansub.sample(model, crossed(), **QUIET) for model in (within, multilevel))
+    facts = inference_data.attrs(found)
     assert "effects with an unknown scale (z and v) among 19 parameters" in facts["choices"]["proposal"]
-    assert max(z_scores(within, declared, ["sigma", "tau", "z", "v"])) < 4.5
+    draws = found.posterior
+    found = SimpleNamespace(posterior=draws.assign(tau=np.abs(draws["tau"]), v=draws["w"]))
+    assert max(z_scores(found, declared, ["sigma", "tau", "z", "v"])) < 4.5
 
 
-def test_chains_start_on_both_sides_of_a_scale_without_a_bound(tmp_path: Path) -> None:
+def test_chains_start_on_both_sides_of_a_scale_without_a_bound(within: CompiledModel) -> None:
     """All draws had the sign of the surrogate's, R-hat was 1.00, and the draws passed as converged."""
-    text = (PROGRAMS / "multilevel.stan").read_text()
-    file = tmp_path / "unbounded.stan"
-    file.write_text(text.replace("real<lower=0> sigma", "real sigma"))
-    idata = stansub.sample(file, crossed(n=3000), proposal="surrogate", iter_sampling=200, **QUIET)
-    assert np.sign(idata.posterior["sigma"]).mean("draw").values.tolist() in ([1, -1], [-1, 1])
-    assert "the same if sigma and z change their signs" in inference_data.attrs(idata)["choices"]["signs"]
+    idata = stansub.sample(within, crossed(n=3000), proposal="surrogate", iter_sampling=200, **QUIET)
+    assert np.sign(idata.posterior["tau"]).mean("draw").values.tolist() in ([1, -1], [-1, 1])
+    assert "the same if tau and v change their signs" in inference_data.attrs(idata)["choices"]["signs"]
     (r_hat,) = (one for one in summarise(idata).findings if isinstance(one, HighRHat))
-    assert r_hat.describe().remedy.startswith("Fix the sign of sigma,")
+    assert r_hat.describe().remedy.startswith("Fix the sign of tau,")
 
 
 @pytest.mark.slow
@@ -360,13 +378,14 @@ def test_chains_about_a_nearly_normal_mode_are_not_warned_of(
     """Loadings times factor means look like effects; there is no surrogate, and moves about the mode are accepted."""
     monkeypatch.setattr(transitions, "MANY", 10)
     rng, program, data = np.random.default_rng(1), tmp_path / "factors.stan", tmp_path / "data.json"
-    g = rng.integers(0, 3, 3000)
-    factor = np.array([0, 0.5, -0.5])[g] + rng.standard_normal(3000)
-    y = 2 + np.outer(factor, [1, 0.8, 1.2, 0.9]) + 0.6 * rng.standard_normal((3000, 4))
+    n = 600
+    g = rng.integers(0, 3, n)
+    factor = np.array([0, 0.5, -0.5])[g] + rng.standard_normal(n)
+    y = 2 + np.outer(factor, [1, 0.8, 1.2, 0.9]) + 0.6 * rng.standard_normal((n, 4))
     program.write_text(FACTORS)
-    data.write_text(json.dumps({"N": 3000, "G": 3, "g": (g + 1).tolist(), "y": y.tolist()}))
+    data.write_text(json.dumps({"N": n, "G": 3, "g": (g + 1).tolist(), "y": y.tolist()}))
     command = ["sample", str(program), str(data), "--seed", "1", "--quiet", "--output", str(tmp_path / "draws.nc")]
-    run([*command, "--iter-warmup", "200", "--iter-sampling", "500", "--fallback", "nuts"])
+    run([*command, "--iter-warmup", "100", "--iter-sampling", "100", "--fallback", "nuts"])
     shown = capsys.readouterr().err
     assert "Warning: the chains will hardly move." not in shown
     assert "Using NUTS" not in shown

@@ -101,8 +101,9 @@ def test_observations_of_both_arrays_have_rows(program: CompiledModel, data: dic
 
 
 def test_those_of_a_named_array_alone(program: CompiledModel, data: dict[str, Any]) -> None:
-    posterior = uncut(program, data, "N_coarse")
-    assert posterior.blocks.n_observations == posterior.split().predictors.n_observations == SIZES["coarse"]
+    assert uncut(program, data, "N_coarse").blocks.n_observations == SIZES["coarse"]
+    posterior = uncut(program, data, "N_fine")
+    assert posterior.blocks.n_observations == posterior.split().predictors.n_observations == SIZES["fine"]
 
 
 def test_wrong_rows_of_the_second_array_are_refused(program: CompiledModel, data: dict[str, Any]) -> None:

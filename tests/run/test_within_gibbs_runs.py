@@ -27,9 +27,13 @@ def data() -> dict[str, Any]:
     return multilevel.simulated()
 
 
-def test_draws_agree_with_surrogate_transitions(program: CompiledModel, data: dict[str, Any]) -> None:
+@pytest.fixture(scope="module")
+def ours(program: CompiledModel, data: dict[str, Any]) -> Any:
+    return stansub.sample(program, data, **OPTIONS, proposal="gibbs", iter_sampling=700)
+
+
+def test_draws_agree_with_surrogate_transitions(program: CompiledModel, data: dict[str, Any], ours: Any) -> None:
     """Means and mean squares of all parameters; draws that are 20 % wider must not agree."""
-    ours = stansub.sample(program, data, **OPTIONS, proposal="gibbs", iter_sampling=700)
     theirs = stansub.sample(program, data, **OPTIONS, proposal="surrogate", iter_sampling=700)
     names = ("alpha", "beta", "sigma", "tau", "u", "v")
     assert max(z_scores(ours, theirs, names)) < 4.5
@@ -61,15 +65,14 @@ def test_plan(program: CompiledModel, data: dict[str, Any]) -> None:
     assert made.nuts.cost.leapfrog < 100
 
 
-def test_the_normal_approximation_is_near_draws(program: CompiledModel, data: dict[str, Any]) -> None:
+def test_the_normal_approximation_is_near_draws(program: CompiledModel, data: dict[str, Any], ours: Any) -> None:
     config = stansub.SampleConfig(proposal="gibbs", seed=1)
     prepared = prepare(program, data, config, Progress())
     assert isinstance(prepared.tuned, TunedWithinGibbs)
     centre, factor = (found := prepared.tuned.normal(prepared.posterior.split())).centre, found.covariance_factor
-    draws = stansub.sample(program, data, **OPTIONS, proposal="gibbs", iter_sampling=500).posterior
     for at, name in enumerate(("alpha", "beta")):
         assert prepared.posterior.full.param_unc_names()[at] == name
-        values = draws[name].to_numpy().ravel()
+        values = ours.posterior[name].to_numpy().ravel()
         sd = float(np.sqrt((factor @ factor.T)[at, at]))
         assert abs(centre[at] - values.mean()) < 0.5 * values.std()
         assert 0.5 < sd / values.std() < 2

@@ -2,7 +2,6 @@
 
 import pickle
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -298,19 +297,10 @@ transformed data {
     assert found["random"] != transformed_data.values(library, variables, data, seed=6)["random"]
 
 
-def test_a_split_reads_data_that_only_transformed_data_of_priors_read(tmp_path: Path) -> None:
+def test_a_split_reads_data_that_only_transformed_data_of_priors_read() -> None:
     """The program in parts does not declare them."""
-    program = tmp_path / "prior_means.stan"
-    program.write_text(
-        """
-        data { int N; int J; array[N] int<lower=1, upper=J> g; vector[N] y; vector<lower=0>[J] w; }
-        transformed data { vector[J] log_w = log(w); }
-        parameters { real a; vector[J] u; }
-        model { a ~ normal(0, 1); u ~ normal(log_w, 1); y ~ normal(a + u[g], 1); }
-        """
-    )
-    rng = np.random.default_rng(3)
-    data = {"N": 500, "J": 5, "g": rng.integers(1, 6, 500), "y": rng.standard_normal(500), "w": np.arange(1.0, 6.0)}
-    posterior = compile_model(program).with_data(data)
-    assert "w" not in posterior.followed[0].values.values
-    assert len(posterior.split().prior().phi(points(posterior, 1)[0])) == 6
+    rng, n, times = np.random.default_rng(3), 500, 5
+    data = {"N": n, "T": times, "t": rng.integers(1, times + 1, n), "y": rng.standard_normal(n), "typical": 2.0}
+    posterior = compile_model(ROOT / "tests" / "run" / "programs" / "innovations.stan").with_data(data)
+    assert "typical" not in posterior.followed[0].values.values
+    assert len(posterior.split().prior().phi(points(posterior, 1)[0])) == times + 2

@@ -859,7 +859,9 @@ def test_the_reason_is_that_of_a_term_in_a_loop_over_observations() -> None:
         follow(parse(text), values, 5)
 
 
-def test_a_loop_that_copies_a_large_table_for_each_element_is_too_long() -> None:
+def test_a_loop_that_copies_a_large_table_for_each_element_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what it copies, not by its statements."""
+    monkeypatch.setattr(observation, "_MOST_STATEMENTS", 100_000)
     text = """
       data { int N; int T; vector[N] z; }
       parameters { real a; }
@@ -869,8 +871,11 @@ def test_a_loop_that_copies_a_large_table_for_each_element_is_too_long() -> None
       }
       model { for (n in 1:N) z[n] ~ normal(of[1, n, 1], 1); }
     """
+    values = {"N": 400, "T": 20, "z": np.ones(400)}
     with pytest.raises(NotFollowedError, match="its loops are too long"):
-        follow(parse(text), {"N": 4000, "T": 20, "z": np.ones(4000)}, 4000)
+        follow(parse(text), values, 400)
+    monkeypatch.setattr(observation, "_COPIED", 1 << 30)
+    assert follow(parse(text), values, 400).density is not None
 
 
 def test_a_long_loop_over_terms_of_no_observation_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from stansub.target import cholesky as module
+from stansub.target import metric
 from stansub.target.cholesky import cholesky
 from stansub.target.metric import Metric
 
@@ -64,9 +65,10 @@ class TestAlongDirections:
     @pytest.fixture(autouse=True)
     def dear(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_DEAR", 1e5)
+        monkeypatch.setattr(metric, "_DENSE", 300)
 
     def test_crossed_effects_need_few_directions(self) -> None:
-        precision = crossed(np.random.default_rng(2), 500, 300, 40_000)
+        precision = crossed(np.random.default_rng(2), 250, 150, 20_000)
         found = Metric.of(precision)
         assert found.n_elements < len(cholesky(precision).values) / 5
         assert condition(found, precision) < 3
@@ -75,7 +77,7 @@ class TestAlongDirections:
 
     def test_they_have_absolute_curvatures(self) -> None:
         """A direction of negative curvature has the scale on which the density changes along it."""
-        precision = crossed(np.random.default_rng(2), 500, 300, 40_000)
+        precision = crossed(np.random.default_rng(2), 250, 150, 20_000)
         along = np.random.default_rng(3).choice([-0.1, 0.1], precision.shape[0])
         scale = np.sqrt(precision.diagonal())
         bent = sp.csc_array(precision.toarray() - 3.0 * np.outer(along * scale, along * scale) / (along @ along))
@@ -85,8 +87,8 @@ class TestAlongDirections:
         assert np.linalg.norm(found @ lowest - abs(values[0]) * lowest) < 0.05 * abs(values[0])
 
     def test_a_precision_with_many_directions_has_its_factor(self) -> None:
-        places = np.linspace(0, 30, 600)
-        precision = np.linalg.inv(np.exp(-(np.subtract.outer(places, places) ** 2)) + 1e-3 * np.eye(600))
+        places = np.linspace(0, 20, 400)
+        precision = np.linalg.inv(np.exp(-(np.subtract.outer(places, places) ** 2)) + 1e-3 * np.eye(400))
         found = Metric.of(sp.csc_array(precision))
         assert not found.sds.size
         np.testing.assert_allclose(found.matrix(), precision, rtol=1e-6, atol=1e-6)

@@ -63,9 +63,16 @@ def draws() -> Array:
     return 0.5 * np.random.default_rng(3).standard_normal((10, DIM))
 
 
-def test_the_density_is_the_surrogate_s(draws: Array) -> None:
-    structure, about = found(linear_means, draws), expansion()
-    assert structure is not None
+@pytest.fixture(scope="module")
+def structure() -> Structure:
+    """That of linear means."""
+    given = found(linear_means, 0.5 * np.random.default_rng(3).standard_normal((10, DIM)))
+    assert given is not None
+    return given
+
+
+def test_the_density_is_the_surrogate_s(structure: Structure, draws: Array) -> None:
+    about = expansion()
     np.testing.assert_array_equal(structure.scales, [2, 3, CORRELATION, TAU])
     np.testing.assert_array_equal(np.sort(structure.functions.sizes), [1, 1, 1, 1, 2, 2, 2])
     means = structure.means.toarray()
@@ -77,9 +84,7 @@ def test_the_density_is_the_surrogate_s(draws: Array) -> None:
     np.testing.assert_allclose(gaps, gaps[0], atol=1e-3)
 
 
-def test_coordinates_about_0_do_not_suit_them(draws: Array) -> None:
-    structure = found(linear_means, draws)
-    assert structure is not None
+def test_coordinates_about_0_do_not_suit_them(structure: Structure) -> None:
     assert structure.joined(Effects.none(DIM)).full.is_plain
 
 
@@ -88,10 +93,8 @@ def test_other_means_are_left_alone(prior: Callable[[Array], float], draws: Arra
     assert found(prior, draws) is None
 
 
-def test_pairs_make_sweeps_dearer(draws: Array) -> None:
+def test_pairs_make_sweeps_dearer(structure: Structure, draws: Array) -> None:
     """Each of the three pairs depends on three scales, along each of which two slices fix effects or z."""
-    structure = found(linear_means, draws)
-    assert structure is not None
     effects = structure.about(expansion(), draws)
     ends = effects.starts[:11]
     blocks = {"sizes": np.ones(10, np.int32), "counts": np.ones(10, np.int32)}

@@ -67,9 +67,16 @@ def draws() -> Array:
     return 0.5 * np.random.default_rng(3).standard_normal((10, DIM))
 
 
-def test_the_density_is_the_surrogate_s(draws: Array) -> None:
-    structure, about = found(normal_prior, draws), expansion()
-    assert structure is not None
+@pytest.fixture(scope="module")
+def structure() -> Structure:
+    """That of the prior that is as it should be."""
+    given = found(normal_prior, 0.5 * np.random.default_rng(3).standard_normal((10, DIM)))
+    assert given is not None
+    return given
+
+
+def test_the_density_is_the_surrogate_s(structure: Structure, draws: Array) -> None:
+    about = expansion()
     np.testing.assert_array_equal(structure.scales, SCALES)
     compiled = structure.about(about, draws).compiled()
     points = np.random.default_rng(4).standard_normal((8, DIM))
@@ -78,10 +85,9 @@ def test_the_density_is_the_surrogate_s(draws: Array) -> None:
 
 
 def test_coefficients_are_drawn_in_parts_if_their_factor_would_be_dear(
-    draws: Array, monkeypatch: pytest.MonkeyPatch
+    structure: Structure, draws: Array, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    structure, about = found(normal_prior, draws), expansion()
-    assert structure is not None
+    about = expansion()
     whole = structure.about(about, draws)
     monkeypatch.setattr(cholesky, "_DEAR", 0.0)
     monkeypatch.setattr(parts, "_JOINED", 0.0)
@@ -127,10 +133,10 @@ def test_bounds_are_found_from_where_they_do_not_matter(draws: Array) -> None:
 
 
 @pytest.mark.parametrize("place", [(1, 6), (6, 1), (0, 5), (5, 0)])
-def test_elements_may_be_0_on_one_side_of_the_diagonal(place: tuple[int, int], draws: Array) -> None:
+def test_elements_may_be_0_on_one_side_of_the_diagonal(
+    place: tuple[int, int], structure: Structure, draws: Array
+) -> None:
     """Rounding alone keeps the other one from 0."""
-    structure = found(normal_prior, draws)
-    assert structure is not None
     matrix = np.eye(M)
     matrix[place] = 1e-18
     about = Approximation.plain(Quadratic.of(np.zeros(M), 0.0, np.ones(M), sp.csr_array(matrix)))
@@ -140,18 +146,14 @@ def test_elements_may_be_0_on_one_side_of_the_diagonal(place: tuple[int, int], d
     np.testing.assert_allclose(gaps, gaps[0], atol=1e-4)
 
 
-def test_a_shared_scale_moves_against_local_ones(draws: Array) -> None:
-    structure = found(normal_prior, draws)
-    assert structure is not None
+def test_a_shared_scale_moves_against_local_ones(structure: Structure, draws: Array) -> None:
     own = structure.about(expansion(), draws)
     lines = sp.csr_array((own.directions, own.move_columns, own.move_starts)).toarray()
     assert (np.abs(lines - [1, -1, -1, -1, 0, 0, 0, 0]).max(axis=1) < 1e-6).any()
     assert len(lines) >= 2 * len(SCALES) + 1
 
 
-def test_few_scales_are_proposed_together(draws: Array) -> None:
-    structure = found(normal_prior, draws)
-    assert structure is not None
+def test_few_scales_are_proposed_together(structure: Structure, draws: Array) -> None:
     assert not structure.about(expansion(), draws).centre.size  # of eight scales, ten draws show no distribution
     more = 0.5 * np.random.default_rng(5).standard_normal((40, DIM))
     own = structure.about(expansion(), more)
@@ -161,9 +163,7 @@ def test_few_scales_are_proposed_together(draws: Array) -> None:
     assert not structure.about(expansion(), more).centre.size
 
 
-def test_centred_effects_join_the_others(draws: Array) -> None:
-    structure = found(normal_prior, draws)
-    assert structure is not None
+def test_centred_effects_join_the_others(structure: Structure, draws: Array) -> None:
     others = find_effects(phi, draws[-1], np.random.default_rng(2))
     effects = structure.joined(others)
     np.testing.assert_array_equal(effects.full.places[-2:], [9, 10])

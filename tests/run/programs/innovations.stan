@@ -5,6 +5,10 @@ data {
   int<lower=1> T;
   vector[N] y;
   array[N] int<lower=1, upper=T> t;
+  real<lower=0> typical;
+}
+transformed data {
+  real log_typical = log(typical);
 }
 parameters {
   real mu;
@@ -20,7 +24,7 @@ transformed parameters {
     f[k] = rho * f[k - 1] + s * e[k];
 }
 model {
-  mu ~ normal(0, 5);
+  mu ~ normal(log_typical, 5);
   s ~ normal(0, 1);
   e ~ std_normal();
   sigma ~ exponential(1);
