@@ -7,7 +7,8 @@ from stansub.stan.syntax import parse
 
 PROGRAM = """
 data {{ int N; int I; int P; array[N] int y; vector[N] x; array[N] int g; array[N] int h; matrix[N, I] z; }}
-parameters {{ real s; vector[I] a; vector[P] b; matrix[P, 2] c; matrix[I, 2] d; }}
+parameters {{ real s; vector[I] a; vector[P] b; matrix[P, 2] c; matrix[I, 2] d; vector<lower=0>[I] v;
+  vector<lower=0>[P] w; }}
 transformed parameters {{ vector[I] e = exp(a); }}
 model {{ a ~ normal(0, 1); b ~ normal(0, 1); {model} }}
 """
@@ -20,6 +21,8 @@ model {{ a ~ normal(0, 1); b ~ normal(0, 1); {model} }}
         ("for (n in 1:N) y[n] ~ bernoulli_logit(e[g[n]] * b[h[n]]);", True),
         ("for (n in 1:N) y[n] ~ bernoulli_logit(dot_product(c[h[n]], d[g[n]]));", True),
         ("y ~ bernoulli_logit(b[h] ./ e[g]);", True),
+        ("y ~ bernoulli_logit(v[g] .* b[h]);", True),
+        ("y ~ poisson(v[g] .* w[h]);", False),
         ("y ~ bernoulli_logit(a[g] + b[h]);", False),
         ("y ~ bernoulli_logit(x .* b[h] + z * a);", False),
         ("y ~ bernoulli_logit(s * b[h]);", False),

@@ -124,7 +124,7 @@ class TestProducts:
 
 
 class Bent:
-    """A log density of effects of 300 and 100 levels, of which most of either interact, and of their mean."""
+    """A log density of effects of 300 and 100 levels, a quarter of whose pairs interact, and of their mean."""
 
     dim = 401
 
