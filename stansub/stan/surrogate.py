@@ -207,12 +207,9 @@ def _proved(
             "the likelihood as a function of its own arguments, plus the rest, differs from the log density"
         )
     with ThreadPoolExecutor(max_workers=1) as pool:  # Stan's tape is as large as the data, and ends with its thread
-        given_slopes = []
-        for theta in (tamest := [points[k] for k in order[:2]]):
-            check()
-            given_slopes.append(pool.submit(gradient, theta).result())
+        tamest = [pool.submit(_with_slope, gradient, points[k], check).result() for k in order[:2]]
     memory.give_back()
-    for theta, given_slope in zip(tamest, given_slopes, strict=True):
+    for theta, given_slope in tamest:
         check()
         about = found.surrogate(Approximation.plain(found.predictors.expansion(prior.phi(theta))))
         _, slope = about.model.log_density_gradient(theta)
@@ -221,6 +218,22 @@ def _proved(
                 "the gradient of the likelihood as a function of its own arguments differs from that of the log density"
             )
     return replace(found, predictors=replace(found.predictors, constant=constant))
+
+
+def _with_slope(
+    gradient: Callable[[FloatArray], FloatArray], theta: FloatArray, check: Check
+) -> tuple[FloatArray, FloatArray]:
+    """Return the point, or one nearer to zero where Stan's gradient is finite, and the gradient there.
+
+    A logistic curve `1 / (1 + exp(x))` has the gradient 0 * inf if exp(x) overflows.
+    """
+    for k in range(_MOST_MOVED + 1):
+        check()
+        nearer = _NEARER**k * theta
+        slope = gradient(nearer)
+        if np.isfinite(slope).all():
+            break
+    return nearer, slope
 
 
 def _is_slope(

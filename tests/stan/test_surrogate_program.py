@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stansub.stan import source
 from stansub.stan.approximation import COMPILED_WITH, as_data
 from stansub.stan.data.data import Data
-from stansub.stan.surrogate import Surrogate, _is_slope
+from stansub.stan.surrogate import Surrogate, _is_slope, _with_slope
 from stansub.stan.toolchain import build
 from stansub.stan.toolchain.library import Library
 from stansub.target.approximation import Approximation, Profiles
@@ -222,3 +222,16 @@ def test_where_gradients_differ_numerical_differences_decide(own: float, stan: f
 
     exact, error = -size * np.sinh(theta), np.array([0.0, size, 0.0])
     assert _is_slope(log_density, theta, exact + own * error, exact + stan * error) == expected
+
+
+@pytest.mark.parametrize(("finite_within", "expected"), [(9.0, 1.0), (2.5, 0.75**2), (0.0, 0.75**12)])
+def test_stans_gradient_is_taken_where_it_is_finite(finite_within: float, expected: float) -> None:
+    """Where `exp` overflows, the gradient of a finite log density may be NaN."""
+    theta = np.array([4.0, -1.0])
+
+    def gradient(at: Array) -> Array:
+        return -at if np.abs(at).max() < finite_within else np.full(2, np.nan)
+
+    point, slope = _with_slope(gradient, theta, lambda: None)
+    np.testing.assert_allclose(point, expected * theta)
+    np.testing.assert_array_equal(slope, gradient(point))

@@ -13,7 +13,7 @@ from stansub.target.metric import Metric
 from stansub.tuning.surrogates import warmup
 from stansub.types import FloatArray
 
-DIM = 2
+DIM, FAR = 2, 50.0
 
 
 class Made(NamedTuple):
@@ -24,29 +24,68 @@ class Posterior:
     """Trees go towards 0 by a share of the distance; far from there, smaller steps are accepted."""
 
     def __init__(self, share: float) -> None:
-        self.share, self.n_trees = share, 0
+        self.share = share
+        self.metrics: list[Metric] = []
+        self.tree_metrics: list[Metric] = []
 
-    def hamiltonian(self, *_: Any) -> Any:
+    @property
+    def model(self) -> Any:
+        return self
+
+    def log_density(self, theta: FloatArray) -> float:
+        return -float(np.abs(theta).max())
+
+    def hamiltonian(self, _: FloatArray, metric: Metric, __: Coordinates) -> Any:
+        self.metrics.append(metric)
         return self
 
     def nuts(self, bits: Any, theta: Any, n: int = 1, *, step_size: float, max_tree_depth: int) -> Made:
-        self.n_trees += 1
+        self.tree_metrics.append(self.metrics[-1])
         theta *= 1 - self.share
         return Made(float(np.exp(-step_size * (1 + np.abs(theta).max()))))
 
+    def counts(self, tuned: Metric) -> tuple[int, int]:
+        """Return the trees with other metrics and with the tuned one."""
+        n_tuned = sum(one is tuned for one in self.tree_metrics)
+        return len(self.tree_metrics) - n_tuned, n_tuned
+
+
+def approached(posterior: Posterior, *, least: float) -> tuple[FloatArray, tuple[int, int]]:
+    """Return draws from a far start, and the counts of trees."""
+    inner = NoUTurn(Coordinates.plain(DIM), np.zeros(DIM), Metric.of(sp.csc_array(sp.identity(DIM))), -np.log(0.8))
+    start = warmup._Start(np.full((1, DIM), FAR), -FAR, np.ones(DIM), np.random.default_rng(1))
+    draws = start.approached(cast(Any, posterior), inner, least, Progress().check)
+    return draws, posterior.counts(inner.metric)
+
 
 @pytest.mark.parametrize(("share", "n_rounds"), [(0.1, 1), (0.02, 4), (0.0, 8)], ids=["near", "far", "elsewhere"])
-def test_a_start_is_left_until_steps_are_nearly_as_large_as_tuned(
-    share: float, n_rounds: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_is_left_until_steps_are_nearly_as_large_as_tuned(share: float, n_rounds: int) -> None:
     """A place from which no transitions lead away may be a mode of its own."""
-
-    def far(*_: Any) -> FloatArray:
-        return np.full((1, DIM), 50.0)
-
-    monkeypatch.setattr(warmup, "_warmed", far)
-    posterior, metric = Posterior(share), Metric.of(sp.csc_array(sp.identity(DIM)))
-    inner = NoUTurn(Coordinates.plain(DIM), np.zeros(DIM), metric, -np.log(0.8))
-    draws = warmup._approached(cast(Any, posterior), inner, np.random.default_rng(1), Progress().check)
-    assert posterior.n_trees == n_rounds * warmup._APPROACH
+    draws, counts = approached(Posterior(share), least=-FAR)
+    assert counts == (0, n_rounds * warmup._APPROACH)
     assert (abs(draws[-1]).max() < 2) == (share > 0)
+
+
+@pytest.mark.parametrize(("share", "n_times"), [(0.1, 1), (0.0, 2)], ids=["near", "elsewhere"])
+def test_a_start_whose_density_is_low_first_goes_on_with_its_own_metric(share: float, n_times: int) -> None:
+    """The tuned metric suits where the density is high."""
+    _, (n_own, n_tuned) = approached(Posterior(share), least=-1.0)
+    assert n_own == n_times * sum(warmup._LATER)
+    assert n_tuned >= warmup._APPROACH
+
+
+def test_windows_adapt_a_diagonal_metric() -> None:
+    """Coordinates that vary more are thought less precise."""
+
+    class Uneven(Posterior):
+        def nuts(self, bits: Any, theta: Any, n: int = 1, *, step_size: float, max_tree_depth: int) -> Made:
+            theta[:] = np.random.default_rng(len(self.tree_metrics)).normal(0, [1.0, 10.0])
+            self.tree_metrics.append(self.metrics[-1])
+            return Made(0.8)
+
+    posterior = cast(Any, Uneven(0.0))
+    start = warmup._Start(np.zeros((1, DIM)), 0.0, np.ones(DIM), np.random.default_rng(1))
+    made = start.continued(posterior, warmup._LATER, Progress().check)
+    assert len(posterior.tree_metrics) == sum(warmup._LATER)
+    np.testing.assert_allclose(made.precision, [1.0, 0.01], rtol=0.4)
+    assert made.density == posterior.log_density(made.draws[-1])

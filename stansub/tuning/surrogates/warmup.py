@@ -3,14 +3,18 @@
 With few observations for each argument, such as thirty answers of a student, the likelihood alone may rise without end,
 or end in as many places as there are starts. The posterior has a normal density of effects besides. The no-U-turn
 sampler approaches it from random parameters with a diagonal metric, which adapts in windows (Carpenter et al. 2017,
-Journal of Statistical Software 76, as in CmdStan). The mean curvature of the likelihood over these draws, with that of
-the rest of the posterior, then gives the metric: the posterior's mean curvature over its draws is positive, while that
-of single draws may be negative in some directions.
+Journal of Statistical Software 76, as in CmdStan). Where the density is highest, the mean curvature of the likelihood
+over the draws, with that of the rest of the posterior, then gives the metric: the posterior's mean curvature over its
+draws is positive, while that of single draws may be negative in some directions. The other starts take this metric.
+Where the density is far lower, it need not suit: effects that begin at random values drive their scale towards 0, from
+where only variances of its own logarithm lead back soon.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,21 +26,22 @@ from stansub.target.approximation import Approximation
 from stansub.target.coordinates import Coordinates
 from stansub.target.metric import Metric
 from stansub.target.sparse import Quadratic
-from stansub.target.split import Dynamics, Split
+from stansub.target.split import Differentiable, Dynamics, Split
 from stansub.target.threads import together
 from stansub.tuning.surrogates.sampler_runs import adapted, spread
 from stansub.tuning.surrogates.starting import find_start
 from stansub.tuning.surrogates.surrogate import Exploration, TunedSurrogate
 from stansub.types import FloatArray
 
-# Transitions of the windows after which the diagonal metric is adapted: from the first start, and from others, for
-# which there is another metric then; number of draws and variance towards which variances are shrunk, as in CmdStan.
-_WINDOWS, _FIRST, _PRIOR_DRAWS, _PRIOR_VARIANCE = (50, 25, 50, 100), (50, 25), 5, 1e-3
+# Transitions of the windows after which the diagonal metric is adapted, of every start and of those that go on with it;
+# number of draws and variance towards which variances are shrunk, as in CmdStan.
+_FIRST, _LATER, _PRIOR_DRAWS, _PRIOR_VARIANCE = (50, 25), (50, 100), 5, 1e-3
 # Draws over which the curvature is averaged.
 _AVERAGED = 16
-# Random starts; transitions in a round from each but the first, with the tuned metric; rounds until step sizes are this
-# share of the tuned one, and most of them: chains with that one would stick where only smaller ones are accepted.
-_STARTS, _APPROACH, _NEAR, _ROUNDS = 4, 60, 0.5, 8
+# Random starts; times that one whose density is low goes on with the diagonal metric; transitions in a round of the
+# others with the tuned metric; rounds until step sizes are this share of the tuned one, and most of them: chains with
+# that one would stick where only smaller ones are accepted.
+_STARTS, _CONTINUED, _APPROACH, _NEAR, _ROUNDS = 4, 2, 60, 0.5, 8
 # Radius of random parameters, as in CmdStan.
 _RADIUS = 2.0
 
@@ -64,7 +69,18 @@ def tune(
     if (posterior := split.posterior()) is None:
         return None
     progress("Approaching the posterior")
-    draws = _warmed(posterior, dim, _WINDOWS, rng, progress.check, progress.advance)
+    numbers, n_transitions = count(1), _STARTS * sum(_FIRST) + sum(_LATER)
+
+    def begun(own: np.random.Generator, check: Callable[[], None]) -> _Start:
+        def advance() -> None:
+            check()
+            progress.advance(next(numbers), n_transitions)
+
+        dynamics = _dynamics(split)
+        return _Start.random(dynamics.model, dim, own).continued(dynamics, _FIRST, advance)
+
+    first, *others = sorted(together(begun, rng.spawn(_STARTS), progress), key=lambda one: -one.density)
+    draws = first.continued(posterior, _LATER, lambda: progress.advance(next(numbers), n_transitions)).draws
     phi = split.prior().phi
     some = split.predictors.expansions([phi(theta) for theta in spread(draws, _AVERAGED)])
     about = Approximation.plain(Quadratic.mean(some), is_mean=True)
@@ -76,47 +92,64 @@ def tune(
     assert isinstance(inner, NoUTurn)
     progress("Approaching the posterior from other starts")
 
-    def approached(own: np.random.Generator, check: Callable[[], None]) -> FloatArray:
-        model = split.posterior()
-        assert model is not None
-        return _approached(model, inner, own, check)
+    levels = [posterior.model.log_density(theta) for theta in spread(tuned.draws, _AVERAGED)]
+    least = min(levels) - np.ptp(levels)
 
-    others = together(approached, rng.spawn(_STARTS - 1), progress)
-    size = min(map(len, (tuned.draws, *others)))
-    draws = np.vstack([one[-size:] for one in (tuned.draws, *others)])
+    def approached(start: _Start, check: Callable[[], None]) -> FloatArray:
+        return start.approached(_dynamics(split), inner, least, check)
+
+    reached = together(approached, others, progress)
+    size = min(map(len, (tuned.draws, *reached)))
+    draws = np.vstack([one[-size:] for one in (tuned.draws, *reached)])
     sds = np.std([phi(theta) for theta in tuned.draws], axis=0)
     transition = SurrogateTransition(about, inner, sds, None, 1, on_posterior=inner, share=1.0)
     return TunedSurrogate(transition, draws, 0.0, tuned.diverging, len(some), tuner=tuner, along=along)
 
 
-def _warmed(
-    posterior: Dynamics,
-    dim: int,
-    windows: Sequence[int],
-    rng: np.random.Generator,
-    check: Callable[[], None],
-    advance: Callable[[int, int], None] = lambda done, total: None,
-) -> FloatArray:
-    """Return draws after a warmup from random parameters, shape (n, dim)."""
-    theta, done = find_start(posterior.model, dim, rng, radius=_RADIUS), 0
-    precision, plain = np.ones(dim), Coordinates.plain(dim)
-    for n in windows:
-        system = posterior.hamiltonian(theta, Metric.of(sp.csc_array(sp.diags_array(precision))), plain)
-        made = adapted(system, theta, n, rng, check)
-        theta, kept, done = made.draws[-1], made.draws[n // 2 :], done + n
-        advance(done, sum(windows))
-        weight = len(kept) / (len(kept) + _PRIOR_DRAWS)
-        precision = 1 / (weight * kept.var(axis=0) + (1 - weight) * _PRIOR_VARIANCE)
-    return kept
+def _dynamics(split: Split) -> Dynamics:
+    """Return a posterior of one thread, which this process can evaluate."""
+    posterior = split.posterior()
+    assert posterior is not None
+    return posterior
 
 
-def _approached(posterior: Dynamics, inner: NoUTurn, rng: np.random.Generator, check: Callable[[], None]) -> FloatArray:
-    """Return draws from another start, the last ones with the tuned metric."""
-    theta = _warmed(posterior, len(inner.centre), _FIRST, rng, check)[-1]
-    system = posterior.hamiltonian(inner.centre, inner.metric, inner.coordinates)
-    for _ in range(_ROUNDS):
-        made = adapted(system, theta, _APPROACH, rng, check)
-        theta = made.draws[-1]
-        if made.step_size >= _NEAR * inner.step_size:
-            break
-    return made.draws[_APPROACH // 2 :]
+class _Start(NamedTuple):
+    """A start from random parameters, and how far it came."""
+
+    draws: FloatArray
+    """Shape (n, dim): the second half of the last window."""
+    density: float
+    """Log density at the last of them."""
+    precision: FloatArray
+    rng: np.random.Generator
+
+    @classmethod
+    def random(cls, model: Differentiable, dim: int, rng: np.random.Generator) -> _Start:
+        """Return random parameters, and a metric of ones."""
+        theta = find_start(model, dim, rng, radius=_RADIUS)
+        return cls(theta[np.newaxis], model.log_density(theta), np.ones(dim), rng)
+
+    def continued(self, posterior: Dynamics, windows: Sequence[int], check: Callable[[], None]) -> _Start:
+        """Return the start after windows with a diagonal metric."""
+        kept, precision, plain = self.draws, self.precision, Coordinates.plain(len(self.precision))
+        for n in windows:
+            system = posterior.hamiltonian(kept[-1], Metric.of(sp.csc_array(sp.diags_array(precision))), plain)
+            kept = adapted(system, kept[-1], n, self.rng, check).draws[n // 2 :]
+            weight = len(kept) / (len(kept) + _PRIOR_DRAWS)
+            precision = 1 / (weight * kept.var(axis=0) + (1 - weight) * _PRIOR_VARIANCE)
+        return _Start(kept, posterior.model.log_density(kept[-1]), precision, self.rng)
+
+    def approached(self, posterior: Dynamics, inner: NoUTurn, least: float, check: Callable[[], None]) -> FloatArray:
+        """Return draws with a tuned metric, if need be after more windows until the density is the least."""
+        start = self
+        for _ in range(_CONTINUED):
+            if start.density >= least:
+                break
+            start = start.continued(posterior, _LATER, check)
+        theta, system = start.draws[-1], posterior.hamiltonian(inner.centre, inner.metric, inner.coordinates)
+        for _ in range(_ROUNDS):
+            made = adapted(system, theta, _APPROACH, self.rng, check)
+            theta = made.draws[-1]
+            if made.step_size >= _NEAR * inner.step_size:
+                break
+        return made.draws[_APPROACH // 2 :]
