@@ -212,17 +212,8 @@ def _diag_matrix(x: Value) -> Value:
 
 def _repeated(arguments: Sequence[Value], n: int) -> Value:
     first, *sizes = arguments
-    if isinstance(first, Rows):  # the columns of `rep_matrix(v, k)` are alike
-        return Rows(_repeated([first.inner, *sizes], n), first.which)
     inner = np.asarray(first)
     return np.broadcast_to(inner, (*map(int, sizes), *inner.shape)).copy()
-
-
-def _repeated_in_matrix(arguments: Sequence[Value], n: int) -> Value:
-    first, *sizes = arguments
-    if isinstance(first, np.ndarray) and len(first) == n:  # the columns are alike
-        return _repeated([first, *sizes], n).T
-    return _repeated(arguments, n)
 
 
 def _beside(arguments: Sequence[Value], n: int) -> Value:
@@ -374,8 +365,7 @@ FUNCTIONS: dict[str, Builtin] = {
     "qr_thin_Q": _of_known(_thin_qr(0)),
     "qr_thin_R": _of_known(_thin_qr(1)),
     "fmod": _mapped(known_only(np.fmod)),
-    **dict.fromkeys(("rep_vector", "rep_row_vector", "rep_array"), _repeated),
-    "rep_matrix": _repeated_in_matrix,
+    **dict.fromkeys(("rep_vector", "rep_row_vector", "rep_array", "rep_matrix"), _repeated),
     **dict.fromkeys(("zeros_vector", "zeros_row_vector", "zeros_array"), _of_known(lambda k: np.zeros(int(k)))),
     **dict.fromkeys(("ones_vector", "ones_row_vector", "ones_array"), _of_known(lambda k: np.ones(int(k)))),
     "zeros_int_array": _of_known(lambda k: np.zeros(int(k), np.int64)),

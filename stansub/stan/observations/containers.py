@@ -313,6 +313,16 @@ def as_matrix(x: Value, kind: UnsizedType) -> Value:
     return x[:, np.newaxis] if kind == VECTOR else x[np.newaxis]
 
 
+def repeated(x: Value, kind: UnsizedType, size: int) -> Value:
+    """Return a matrix whose columns are a vector, or whose rows are a row vector, so many times."""
+    x = as_matrix(x, kind)
+    if isinstance(x, Rows) and kind == VECTOR:
+        return Rows(np.repeat(x.inner, size), x.which)
+    if not isinstance(x, np.ndarray):
+        raise NotFollowedError("a matrix repeats what is no vector")
+    return np.repeat(x, size, axis=1 if kind == VECTOR else 0)
+
+
 def real(x: NDArray[Any]) -> NDArray[Any]:
     """Return an array whose integers are real numbers."""
     return x.astype(np.float64, copy=False) if x.dtype.kind in "ib" else x

@@ -413,6 +413,8 @@ class _Walk:
                 return self._choice(condition, then, orelse, frame)
             case Call("to_matrix", (operand,)):
                 return self._as_matrix(operand, frame)
+            case Call("rep_matrix", (operand, size)):
+                return containers.repeated(self.of(operand, frame), self.types.of(operand), self._scalar(size, frame))
             case Call(name, arguments):
                 of = self._settled if name in SIZED else self.of
                 return cases.by_cases(lambda: self._call(name, [of(one, frame) for one in arguments]), frame)
@@ -423,9 +425,7 @@ class _Walk:
 
     def _settled(self, node: Node, frame: Frame) -> Value:
         """Return a value that, if it is a single integer, is the same for all observations."""
-        if node in frame.known:
-            return frame.known[node]
-        value = self.of(node, frame)
+        value = frame.known.get(node, self.of(node, frame))
         if cases.differs(value):
             raise cases.VaryingError(node, np.asarray(value.values))
         return value
