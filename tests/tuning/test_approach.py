@@ -32,6 +32,9 @@ class Posterior:
     def model(self) -> Any:
         return self
 
+    def posterior(self) -> Any:
+        return self
+
     def log_density(self, theta: FloatArray) -> float:
         return -float(np.abs(theta).max())
 
@@ -50,26 +53,25 @@ class Posterior:
         return len(self.tree_metrics) - n_tuned, n_tuned
 
 
-def approached(posterior: Posterior, *, least: float) -> tuple[FloatArray, tuple[int, int]]:
-    """Return draws from a far start, and the counts of trees."""
+def approached(posterior: Posterior, *, least: float) -> tuple[warmup._Start, bool, tuple[int, int]]:
+    """Return a far start with draws of its own, whether it came near, and the counts of trees."""
     inner = NoUTurn(Coordinates.plain(DIM), np.zeros(DIM), Metric.of(sp.csc_array(sp.identity(DIM))), -np.log(0.8))
     start = warmup._Start(np.full((1, DIM), FAR), -FAR, np.ones(DIM), np.random.default_rng(1))
-    draws = start.approached(cast(Any, posterior), inner, least, Progress().check)
-    return draws, posterior.counts(inner.metric)
+    return *start.approached(cast(Any, posterior), inner, least, Progress().check), posterior.counts(inner.metric)
 
 
-@pytest.mark.parametrize(("share", "n_rounds"), [(0.1, 1), (0.02, 4), (0.0, 8)], ids=["near", "far", "elsewhere"])
+@pytest.mark.parametrize(("share", "n_rounds"), [(0.1, 1), (0.02, 4), (0.0, 2)], ids=["near", "far", "elsewhere"])
 def test_a_start_is_left_until_steps_are_nearly_as_large_as_tuned(share: float, n_rounds: int) -> None:
-    """A place from which no transitions lead away may be a mode of its own."""
-    draws, counts = approached(Posterior(share), least=-FAR)
+    """A place where steps do not grow is a mode of its own."""
+    start, is_near, counts = approached(Posterior(share), least=-FAR)
     assert counts == (0, n_rounds * warmup._APPROACH)
-    assert (abs(draws[-1]).max() < 2) == (share > 0)
+    assert is_near == (share > 0) == (-2 < start.density == -abs(start.draws[-1]).max())
 
 
 @pytest.mark.parametrize(("share", "n_times"), [(0.1, 1), (0.0, 2)], ids=["near", "elsewhere"])
 def test_a_start_whose_density_is_low_first_goes_on_with_its_own_metric(share: float, n_times: int) -> None:
     """The tuned metric suits where the density is high."""
-    _, (n_own, n_tuned) = approached(Posterior(share), least=-1.0)
+    _, _, (n_own, n_tuned) = approached(Posterior(share), least=-1.0)
     assert n_own == n_times * sum(warmup._LATER)
     assert n_tuned >= warmup._APPROACH
 
@@ -89,3 +91,16 @@ def test_windows_adapt_a_diagonal_metric() -> None:
     assert len(posterior.tree_metrics) == sum(warmup._LATER)
     np.testing.assert_allclose(made.precision, [1.0, 0.01], rtol=0.4)
     assert made.density == posterior.log_density(made.draws[-1])
+
+
+def test_starts_that_stay_elsewhere_are_about_modes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The highest of those that are left leads to the next mode."""
+
+    def about_highest(_: Any, starts: list[float]) -> tuple[float, list[float]]:
+        return max(starts), [one for one in starts if one < max(starts) - 0.5]
+
+    monkeypatch.setattr(warmup._Warmup, "begun", lambda _: [1.0, 3.1, 0.9, 3.0, 2.0])
+    monkeypatch.setattr(warmup._Warmup, "about_highest", about_highest)
+    monkeypatch.setattr(warmup, "by_share", lambda _, found, __: found)
+    found: Any = warmup.tune(cast(Any, Posterior(0.0)), DIM, np.random.default_rng(1), Progress())
+    assert found == [3.1, 2.0, 1.0]

@@ -22,7 +22,7 @@ from stansub.target.approximation import Approximation
 from stansub.target.families import Poisson
 from stansub.target.programs import ProgramFamily
 from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows
-from stansub.tuning.surrogates import maxima, surrogate
+from stansub.tuning.surrogates import maxima, mode_shares, surrogate
 from stansub.tuning.surrogates.normal import NormalApproximation
 from stansub.tuning.surrogates.ridge import Region, is_maximum, ridge_mode
 from stansub.tuning.surrogates.surrogate import TunedSurrogate
@@ -235,20 +235,20 @@ def test_the_share_of_a_mode_does_not_depend_on_the_point_of_the_expansion(
     own: Any = SimpleNamespace(
         surrogate=lambda _: SimpleNamespace(model=SimpleNamespace(log_density=lambda theta: normal.log_density(theta)))
     )
-    monkeypatch.setattr(maxima, "remainders", lambda _, __, draws, ___: np.full(len(draws), 7.0 - value))
-    assert maxima._Weighed.of(own, one, Progress()).log_evidence == pytest.approx(7.0)
+    monkeypatch.setattr(mode_shares, "remainders", lambda _, __, draws, ___: np.full(len(draws), 7.0 - value))
+    assert mode_shares._Weighed.of(own, one, Progress()).log_evidence == pytest.approx(7.0)
 
 
 def modes(weights: dict[float, float], monkeypatch: pytest.MonkeyPatch, width: float = 0.1) -> list[float]:
     """Centres of the surrogates that are kept, of those with these log shares of the posterior."""
     nowhere: Any = None
 
-    def weighed(_: Any, one: TunedSurrogate, *__: Any) -> maxima._Weighed:
-        return maxima._Weighed(one, weights[round(float(one.draws.mean()))])
+    def weighed(_: Any, one: TunedSurrogate, *__: Any) -> mode_shares._Weighed:
+        return mode_shares._Weighed(one, weights[round(float(one.draws.mean()))])
 
-    monkeypatch.setattr(maxima._Weighed, "of", weighed)
-    found = maxima._modes(nowhere, [tuned(centre, width) for centre in weights], Progress())
-    return [round(float(one.draws.mean())) for one in found]
+    monkeypatch.setattr(mode_shares._Weighed, "of", weighed)
+    found = mode_shares.by_share(nowhere, [tuned(centre, width) for centre in weights], Progress())
+    return [round(float(one.draws.mean())) for one in (found, *found.others)]
 
 
 def test_modes_with_a_share_of_the_posterior_count_the_largest_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +266,7 @@ def test_a_surrogate_whose_draws_went_astray_does_not_count(
     """Its estimated share of the posterior is of no use."""
     own, made = split(LABELS), iter(replace(tuned(5 * k), noise=noise) for k, noise in enumerate(noises))
     monkeypatch.setattr(surrogate, "tune", lambda *_, **__: next(made))
-    monkeypatch.setattr(maxima._Weighed, "of", lambda _, one, __: maxima._Weighed(one, one.noise))
+    monkeypatch.setattr(mode_shares._Weighed, "of", lambda _, one, __: mode_shares._Weighed(one, one.noise))
     found = maxima.tune(own, own.predictors.dim, *map(np.random.default_rng, (1, 2)), Progress())
     assert found.draws.mean() == pytest.approx(centre, abs=0.1)
     assert not found.others
@@ -276,7 +276,9 @@ def test_the_best_surrogate_is_taken_and_chains_start_at_all(monkeypatch: pytest
     """An end without a surrogate is left out; an interrupt is not."""
     own, made = split(LABELS), iter((tuned(0), tuned(5)))
     monkeypatch.setattr(surrogate, "tune", lambda *_, **__: next(made))
-    monkeypatch.setattr(maxima._Weighed, "of", lambda _, one, __: maxima._Weighed(one, float(one.draws.mean() > 3)))
+    monkeypatch.setattr(
+        mode_shares._Weighed, "of", lambda _, one, __: mode_shares._Weighed(one, float(one.draws.mean() > 3))
+    )
     rngs = [np.random.default_rng(seed) for seed in (1, 2)]
     found = maxima.tune(own, own.predictors.dim, *rngs, Progress())
     assert found.draws.mean() == pytest.approx(5, abs=0.1)

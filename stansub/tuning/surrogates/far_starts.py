@@ -14,7 +14,8 @@ import numpy as np
 from stansub.progress import Progress
 from stansub.target.split import Split
 from stansub.tuning.surrogates import omissions as surrogate_errors
-from stansub.tuning.surrogates.maxima import about, is_same, overlap
+from stansub.tuning.surrogates.maxima import about, is_same
+from stansub.tuning.surrogates.mode_shares import overlap
 from stansub.tuning.surrogates.ridge import Region, ridge_mode
 from stansub.tuning.surrogates.sampler_runs import spread
 from stansub.tuning.surrogates.surrogate import TunedSurrogate

@@ -31,9 +31,8 @@ from stansub.target.cholesky import cholesky
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split, Surrogate
 from stansub.tuning.surrogates import surrogate, warmup
-from stansub.tuning.surrogates.omissions import remainders
+from stansub.tuning.surrogates.mode_shares import by_share
 from stansub.tuning.surrogates.ridge import Region, beyond, defined, is_maximum, ridge_mode
-from stansub.tuning.surrogates.sampler_runs import spread
 from stansub.tuning.surrogates.starting import find_start, highest, pinned
 from stansub.tuning.surrogates.surrogate import FarError, TunedSurrogate
 from stansub.types import FloatArray
@@ -63,15 +62,11 @@ _BESIDE, _SURE = 1e-8, 1.0
 # Difference from the largest log evidence above which a maximum is not worth a surrogate, and most surrogates; and that
 # up to which two maxima are of the same height, because climbs end near them.
 _WORTH, _MOST, _EQUAL = 30.0, 3, 1.0
-# Draws from which what a surrogate holds of the posterior is estimated; sd of the remainders above which a surrogate
-# whose draws show that they are not about a mode does not count beside another.
-_WEIGHED, _ASTRAY = 40, 10.0
-# Distance in sds of both surrogates from which draws of two surrogates are about two modes.
-_APART = 3.0
+# Sd of the remainders above which a surrogate whose draws show that they are not about a mode does not count beside
+# another.
+_ASTRAY = 10.0
 # Precision of a normal density about 0 with which the prior has a mode.
 _WEAK = 0.01
-# Share of the posterior from which a mode counts.
-_SHARE = 1e-3
 
 
 def tune(
@@ -109,8 +104,7 @@ def _expanded(
     if not found:
         raise FarError
     found = [one for one in found if one.noise < _ASTRAY] or [min(found, key=lambda one: one.noise)]
-    best, *others = _modes(split, found, progress) if len(found) > 1 else found
-    return replace(best, others=tuple(others), n_starts=n_starts, n_reached=ends[0].n_climbs)
+    return replace(by_share(split, found, progress), n_starts=n_starts, n_reached=ends[0].n_climbs)
 
 
 def _about_single(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> TunedSurrogate:
@@ -146,17 +140,6 @@ def about(
         raise
     except RunError:
         return None
-
-
-def _modes(split: Split, found: Sequence[TunedSurrogate], progress: Progress) -> list[TunedSurrogate]:
-    """Return the surrogates about different modes that hold a share of the posterior, the largest first."""
-    weighed = [_Weighed.of(split, one, progress) for one in found]
-    weighed.sort(key=lambda one: one.log_evidence, reverse=True)
-    least, kept = weighed[0].log_evidence + np.log(_SHARE), list[TunedSurrogate]()
-    for one in weighed:
-        if one.log_evidence >= least and not any(overlap(one.tuned, other) for other in kept):
-            kept.append(one.tuned)
-    return kept
 
 
 @dataclass(frozen=True)
@@ -318,27 +301,3 @@ def is_same(one: Quadratic, other: Quadratic, region: Region) -> bool:
     """Return whether two ends of climbs are one maximum."""
     between = one.point - other.point
     return bool(between @ (region.curvature(other) @ between) < _SAME**2)
-
-
-def overlap(one: TunedSurrogate, other: TunedSurrogate) -> bool:
-    """Return whether draws of two surrogates are about the same mode."""
-    (mean, sd), (its_mean, its_sd) = ((each.draws.mean(axis=0), each.draws.std(axis=0)) for each in (one, other))
-    return bool((np.abs(mean - its_mean) < _APART * (sd + its_sd)).all())
-
-
-@dataclass(frozen=True)
-class _Weighed:
-    """A surrogate with the log of its share of the posterior, up to a constant."""
-
-    tuned: TunedSurrogate
-    log_evidence: float
-
-    @classmethod
-    def of(cls, split: Split, tuned: TunedSurrogate, progress: Progress) -> _Weighed:
-        """Return a surrogate with the median of log posterior density less normal log density over its draws."""
-        approximation, normal = tuned.transition.approximation, tuned.normal(split)
-        density, draws = split.surrogate(approximation).model, spread(tuned.draws, _WEIGHED)
-        # The program of a surrogate omits the constant of its expansion.
-        weights = approximation.quadratic.value + remainders(split, approximation, draws, progress)
-        weights += [density.log_density(theta) - normal.log_density(theta) for theta in draws]
-        return cls(tuned, float(np.median(weights) - np.log(np.diag(normal.cholesky)).sum()))

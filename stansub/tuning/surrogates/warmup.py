@@ -7,12 +7,14 @@ Journal of Statistical Software 76, as in CmdStan). Where the density is highest
 over the draws, with that of the rest of the posterior, then gives the metric: the posterior's mean curvature over its
 draws is positive, while that of single draws may be negative in some directions. The other starts take this metric.
 Where the density is far lower, it need not suit: effects that begin at random values drive their scale towards 0, from
-where only variances of its own logarithm lead back soon.
+where only variances of its own logarithm lead back soon. Starts that it never suits are about another mode, which gets
+a metric of its own and counts if it holds a share of the posterior.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
@@ -28,6 +30,7 @@ from stansub.target.metric import Metric
 from stansub.target.sparse import Quadratic
 from stansub.target.split import Differentiable, Dynamics, Split
 from stansub.target.threads import together
+from stansub.tuning.surrogates.mode_shares import by_share
 from stansub.tuning.surrogates.sampler_runs import adapted, spread
 from stansub.tuning.surrogates.starting import find_start
 from stansub.tuning.surrogates.surrogate import Exploration, TunedSurrogate
@@ -39,9 +42,9 @@ _FIRST, _LATER, _PRIOR_DRAWS, _PRIOR_VARIANCE = (50, 25), (50, 100), 5, 1e-3
 # Draws over which the curvature is averaged.
 _AVERAGED = 16
 # Random starts; times that one whose density is low goes on with the diagonal metric; transitions in a round of the
-# others with the tuned metric; rounds until step sizes are this share of the tuned one, and most of them: chains with
-# that one would stick where only smaller ones are accepted.
-_STARTS, _CONTINUED, _APPROACH, _NEAR, _ROUNDS = 4, 2, 60, 0.5, 8
+# others with the tuned metric; rounds until step sizes are this share of the tuned one, as long as they grow by this
+# factor, and most of them. With a step size of elsewhere, chains would stick.
+_STARTS, _CONTINUED, _APPROACH, _NEAR, _GROWS, _ROUNDS = 4, 2, 60, 0.5, 1.2, 8
 # Radius of random parameters, as in CmdStan.
 _RADIUS = 2.0
 
@@ -66,44 +69,72 @@ def tune(
     RunError
         If the posterior is undefined at random parameters.
     """
-    if (posterior := split.posterior()) is None:
+    if split.posterior() is None:
         return None
-    progress("Approaching the posterior")
-    numbers, n_transitions = count(1), _STARTS * sum(_FIRST) + sum(_LATER)
+    warmup, found = _Warmup(split, dim, rng, progress, along), list[TunedSurrogate]()
+    starts = warmup.begun()
+    while starts:
+        tuned, starts = warmup.about_highest(starts)
+        found.append(tuned)
+    return by_share(split, found, progress)
 
-    def begun(own: np.random.Generator, check: Callable[[], None]) -> _Start:
-        def advance() -> None:
-            check()
-            progress.advance(next(numbers), n_transitions)
 
-        dynamics = _dynamics(split)
-        return _Start.random(dynamics.model, dim, own).continued(dynamics, _FIRST, advance)
+@dataclass(frozen=True)
+class _Warmup:
+    """Approach to the modes of a posterior from random starts."""
 
-    first, *others = sorted(together(begun, rng.spawn(_STARTS), progress), key=lambda one: -one.density)
-    draws = first.continued(posterior, _LATER, lambda: progress.advance(next(numbers), n_transitions)).draws
-    phi = split.prior().phi
-    some = split.predictors.expansions([phi(theta) for theta in spread(draws, _AVERAGED)])
-    about = Approximation.plain(Quadratic.mean(some), is_mean=True)
-    tuner = Exploration.of(split, about, dim, rng, progress)[0].tuner
-    progress("Tuning trajectories on the posterior")
-    points, metric_of = spread(draws, _AVERAGED), split.surrogate(about)
-    tuned = tuner.finish_on_posterior(posterior, about.precision, draws, points, metric_of)
-    inner = tuned.inner
-    assert isinstance(inner, NoUTurn)
-    progress("Approaching the posterior from other starts")
+    split: Split
+    dim: int
+    rng: np.random.Generator
+    progress: Progress
+    along: Along
 
-    levels = [posterior.model.log_density(theta) for theta in spread(tuned.draws, _AVERAGED)]
-    least = min(levels) - np.ptp(levels)
+    def begun(self) -> list[_Start]:
+        """Return random starts after the first windows."""
+        self.progress("Approaching the posterior")
+        numbers, n_transitions = count(1), _STARTS * sum(_FIRST)
 
-    def approached(start: _Start, check: Callable[[], None]) -> FloatArray:
-        return start.approached(_dynamics(split), inner, least, check)
+        def begun(own: np.random.Generator, check: Callable[[], None]) -> _Start:
+            def advance() -> None:
+                check()
+                self.progress.advance(next(numbers), n_transitions)
 
-    reached = together(approached, others, progress)
-    size = min(map(len, (tuned.draws, *reached)))
-    draws = np.vstack([one[-size:] for one in (tuned.draws, *reached)])
-    sds = np.std([phi(theta) for theta in tuned.draws], axis=0)
-    transition = SurrogateTransition(about, inner, sds, None, 1, on_posterior=inner, share=1.0)
-    return TunedSurrogate(transition, draws, 0.0, tuned.diverging, len(some), tuner=tuner, along=along)
+            dynamics = _dynamics(self.split)
+            return _Start.random(dynamics.model, self.dim, own).continued(dynamics, _FIRST, advance)
+
+        return together(begun, self.rng.spawn(_STARTS), self.progress)
+
+    def about_highest(self, starts: Sequence[_Start]) -> tuple[TunedSurrogate, list[_Start]]:
+        """Return trajectories about the mode of the start whose density is the highest, and starts that stay elsewhere.
+
+        Draws are of all starts that come near to it.
+        """
+        highest, *others = sorted(starts, key=lambda one: one.density, reverse=True)
+        posterior, phi = _dynamics(self.split), self.split.prior().phi
+        draws = highest.continued(posterior, _LATER, self.progress.check).draws
+        some = self.split.predictors.expansions([phi(theta) for theta in spread(draws, _AVERAGED)])
+        about = Approximation.plain(Quadratic.mean(some), is_mean=True)
+        tuner = Exploration.of(self.split, about, self.dim, self.rng, self.progress)[0].tuner
+        self.progress("Tuning trajectories on the posterior")
+        points, metric_of = spread(draws, _AVERAGED), self.split.surrogate(about)
+        tuned = tuner.finish_on_posterior(posterior, about.precision, draws, points, metric_of)
+        inner = tuned.inner
+        assert isinstance(inner, NoUTurn)
+        levels = [posterior.model.log_density(theta) for theta in spread(tuned.draws, _AVERAGED)]
+        least = min(levels) - np.ptp(levels)
+        self.progress("Approaching the posterior from other starts")
+
+        def approached(start: _Start, check: Callable[[], None]) -> tuple[_Start, bool]:
+            return start.approached(_dynamics(self.split), inner, least, check)
+
+        reached = together(approached, others, self.progress)
+        near = [tuned.draws, *(one.draws for one, is_near in reached if is_near)]
+        size = min(map(len, near))
+        draws = np.vstack([one[-size:] for one in near])
+        sds = np.std([phi(theta) for theta in tuned.draws], axis=0)
+        transition = SurrogateTransition(about, inner, sds, None, 1, on_posterior=inner, share=1.0)
+        found = TunedSurrogate(transition, draws, 0.0, tuned.diverging, len(some), tuner=tuner, along=self.along)
+        return found, [one for one, is_near in reached if not is_near]
 
 
 def _dynamics(split: Split) -> Dynamics:
@@ -139,17 +170,29 @@ class _Start(NamedTuple):
             precision = 1 / (weight * kept.var(axis=0) + (1 - weight) * _PRIOR_VARIANCE)
         return _Start(kept, posterior.model.log_density(kept[-1]), precision, self.rng)
 
-    def approached(self, posterior: Dynamics, inner: NoUTurn, least: float, check: Callable[[], None]) -> FloatArray:
-        """Return draws with a tuned metric, if need be after more windows until the density is the least."""
+    def approached(
+        self, posterior: Dynamics, inner: NoUTurn, least: float, check: Callable[[], None]
+    ) -> tuple[_Start, bool]:
+        """Return the start with draws by a tuned metric, and whether this suits: if not, they are about another mode.
+
+        More windows come first as long as the density is below the least, though not for ever.
+        """
         start = self
         for _ in range(_CONTINUED):
             if start.density >= least:
                 break
             start = start.continued(posterior, _LATER, check)
         theta, system = start.draws[-1], posterior.hamiltonian(inner.centre, inner.metric, inner.coordinates)
+        size, is_near = 0.0, False
         for _ in range(_ROUNDS):
             made = adapted(system, theta, _APPROACH, self.rng, check)
-            theta = made.draws[-1]
-            if made.step_size >= _NEAR * inner.step_size:
+            theta, is_near, grows = (
+                made.draws[-1],
+                made.step_size >= _NEAR * inner.step_size,
+                made.step_size > _GROWS * size,
+            )
+            if is_near or not grows:
                 break
-        return made.draws[_APPROACH // 2 :]
+            size = made.step_size
+        draws = made.draws[_APPROACH // 2 :]
+        return start._replace(draws=draws, density=posterior.model.log_density(theta)), is_near
