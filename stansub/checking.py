@@ -297,7 +297,7 @@ def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[t
         yield (
             "Proposals",
             f"Metropolis within Gibbs{if_many}, because the likelihood multiplies coefficients of two groupings; "
-            "these must be normal given the other parameters",
+            "surrogate transitions if these are not normal given the other parameters",
         )
         return
     if not effects and hints.adds_logarithms:

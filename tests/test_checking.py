@@ -345,7 +345,9 @@ def test_what_is_no_sum_is_named_without_data(capsys: pytest.CaptureFixture[str]
 
 def test_proposals_for_products_of_parameters(capsys: pytest.CaptureFixture[str]) -> None:
     assert check(MULTILEVEL / "item_response.stan") == 5
-    assert "Proposals     Metropolis within Gibbs with more than 50 parameters, because" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Proposals     Metropolis within Gibbs with more than 50 parameters, because" in out
+    assert "surrogate transitions if these are not normal given the other parameters" in out
     assert check(MULTILEVEL / "crossed.stan") == 5
     assert "Proposals     surrogate transitions" in capsys.readouterr().out
 

@@ -117,9 +117,12 @@ def _is_bounded(one: Declaration) -> bool:
 
 def _factors(statement: Statement) -> Iterator[tuple[Expression, Sequence[Expression]]]:
     """Yield expressions, with those whose values are not only added to theirs: scales or factors."""
+    density = statement.distribution if isinstance(statement, Tilde) else None
     if isinstance(statement, Tilde):
         yield statement.left, statement.distribution.arguments
     for one in find(Expression, [statement]):
+        if one is density:  # a location is tied to the scale beside it no more than in `normal_lpdf(u | mu, tau)`
+            continue
         if isinstance(one, Call) and one.bar:
             yield one.arguments[0], one.arguments[1:]
         elif isinstance(one, Call) and one.name not in _RESHAPED:

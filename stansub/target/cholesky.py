@@ -79,10 +79,9 @@ class Pattern(NamedTuple):
 
 
 def pattern_of(matrix: sp.csc_array) -> Pattern:
-    """Return the pattern of the factor of a symmetric matrix with a stored diagonal, in an order of little fill-in."""
+    """Return the pattern of the factor of a symmetric matrix, in an order of little fill-in."""
     order = order_of(matrix)
-    triangle = sp.tril(sp.csc_array(matrix[order][:, order]), format="csc")
-    triangle.sort_indices()
+    triangle = _triangle(matrix, matrix.data, order)
     starts, rows = _loop.cholesky_pattern(triangle.indptr.astype(np.int32), triangle.indices.astype(np.int32))
     return Pattern(starts, rows, order)
 
@@ -109,21 +108,28 @@ def definite_factor(precision: sp.csc_array, order: NDArray[np.int32] | None = N
 
 def _factorised(precision: sp.csc_array, order: NDArray[np.int32] | None, *, increases: bool) -> Factor | None:
     """Return the factor; None for some matrices that are not positive definite, unless their diagonal increases."""
-    dim, scale = len(precision.indptr) - 1, scale_of(precision.diagonal())
+    scale = scale_of(precision.diagonal())
     order = order_of(precision) if order is None else order
-    columns, every = np.repeat(np.arange(dim), np.diff(precision.indptr)), np.argsort(order)
-    scaled = precision.data / (scale[precision.indices] * scale[columns])
-    # The diagonal is stored even if it is 0.
-    stored = np.concatenate([scaled, np.full(dim, np.finfo(float).tiny)])
-    rows, columns = np.concatenate([every[precision.indices], every]), np.concatenate([every[columns], every])
-    lower = rows >= columns
-    triangle = sp.csc_array(sp.coo_array((stored[lower], (rows[lower], columns[lower])), shape=(dim, dim)))
-    triangle.sort_indices()
+    columns = np.repeat(np.arange(len(scale)), np.diff(precision.indptr))
+    triangle = _triangle(precision, precision.data / (scale[precision.indices] * scale[columns]), order)
     triangle_factor = _factor(triangle, increases=increases)
     if triangle_factor is None:
         return None
     factor_starts, factor_rows, values = triangle_factor
     return Factor(factor_starts, factor_rows, values * scale[order][factor_rows], order)
+
+
+def _triangle(matrix: sp.csc_array, values: FloatArray, order: NDArray[np.int32]) -> sp.csc_array:
+    """Return the lower triangle in an order, with given values of the stored elements."""
+    dim, every = len(order), np.argsort(order)
+    columns = every[np.repeat(np.arange(dim), np.diff(matrix.indptr))]
+    # The diagonal is stored even if it is 0.
+    stored = np.concatenate([values, np.full(dim, np.finfo(float).tiny)])
+    rows, columns = np.concatenate([every[matrix.indices], every]), np.concatenate([columns, every])
+    lower = rows >= columns
+    triangle = sp.csc_array(sp.coo_array((stored[lower], (rows[lower], columns[lower])), shape=(dim, dim)))
+    triangle.sort_indices()
+    return triangle
 
 
 def _factor(

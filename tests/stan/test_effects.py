@@ -43,6 +43,9 @@ def program(tmp_path: Path, parameters: str, model: str, transformed: str = "") 
         ("vector<lower=0>[J] u;", "", "u ~ gamma(1 / tau, 1 / tau);", ("u",)),
         ("vector<lower=0>[J] u;", "", "u ~ gamma(2, 2);", ()),
         ("vector[J] u; vector<lower=0>[J] s;", "", "u ~ normal(0, s); s ~ cauchy(0, tau);", ("u",)),
+        ("vector[J] u; vector[J] mu;", "", "u ~ normal(mu, tau);", ("u",)),
+        ("vector[J] u; vector[J] mu;", "", "target += normal_lpdf(u | mu, tau);", ("u",)),
+        ("vector[J] u; vector[J] mu;", "", "u ~ normal(mu * tau, 1);", ("u", "mu")),
     ],
     ids=[
         "fixed",
@@ -58,6 +61,9 @@ def program(tmp_path: Path, parameters: str, model: str, transformed: str = "") 
         "frailties",
         "fixed_frailties",
         "scales",
+        "locations",
+        "locations_in_target",
+        "scaled_locations",
     ],
 )
 def test_of_a_regression(parameters: str, transformed: str, model: str, found: tuple[str, ...], tmp_path: Path) -> None:

@@ -437,6 +437,22 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
         "for (n in 1:N) target += poisson_lpmf(y[n] | exp(a)) - poisson_lcdf(g[n] + 5 | exp(a));",
         lambda t, d: stats.poisson.logpmf(d["y"], np.exp(t.a)) - stats.poisson.logcdf(d["g"] + 5, np.exp(t.a)),
     ),
+    "choice_sets": (
+        "for (n in 1:N) g[n] ~ categorical_logit(r[1:g[n]] * w[n]);",
+        lambda t, d: (
+            t.r[d["g"] - 1] * d["w"]
+            - np.log(np.cumsum(np.exp(np.outer(d["w"], t.r)), axis=1)[np.arange(N), d["g"] - 1])
+        ),
+    ),
+    "scales_of_different_lengths": (
+        "for (n in 1:N) { int last = g[n] > 2 ? 2 : 1; g[n] ~ ordered_logistic(x[n, 1] * b[1], o[1:last]); }",
+        lambda t, d: np.log(
+            np.diff(special.expit(np.array([-np.inf, *t.o, np.inf]) - d["x"][:, :1] * t.b[0]), axis=1)[
+                np.arange(N), d["g"] - 1
+            ]
+            + np.where(d["g"] == 2, special.expit(d["x"][:, 0] * t.b[0] - t.o[1]), 0)
+        ),
+    ),
     "above_zero": (
         "for (n in 1:N) (y[n] + 1) ~ neg_binomial_2(t, s) T[1, ];",
         lambda t, d: (

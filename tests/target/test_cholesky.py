@@ -8,7 +8,7 @@ from scipy.sparse.linalg import splu
 
 from stansub import _loop
 from stansub.target import cholesky as module
-from stansub.target.cholesky import cholesky, definite_factor, order_of
+from stansub.target.cholesky import cholesky, definite_factor, order_of, pattern_of
 
 
 def _sparse(rng, dim, share=0.2):
@@ -71,6 +71,16 @@ def test_a_diagonal_of_0():
     factor = cholesky(sp.csc_array(np.zeros((3, 3))))
     assert np.isfinite(factor.matrix()).all()
     assert (np.diag(factor.matrix()) > 0).all()
+
+
+@pytest.mark.parametrize("gone", [[], [0], [3, 17], range(30)])
+def test_the_pattern_of_a_factor_has_a_diagonal_that_is_not_stored(gone):
+    matrix = _sparse(np.random.default_rng(4), 30, 0.1) + 10.0 * np.eye(30)
+    matrix[gone, gone] = 0.0
+    stored = sp.csc_array(matrix)
+    found = pattern_of(stored)
+    for one, other in zip(found, cholesky(stored, found.order)[:2], strict=False):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_matrices_of_one_pattern_share_an_order():

@@ -59,6 +59,12 @@ def test_a_large_metric_stays_sparse() -> None:
     assert Metric.of(sp.csc_array(matrix)).n_elements == 2 * dim - 1
 
 
+def test_a_large_metric_of_a_density_that_is_flat_along_a_parameter() -> None:
+    """Its mean Hessian lacks the parameter: draws were far out, where the gradient underflows."""
+    flat = np.eye(600)[7]
+    assert np.isfinite(Metric.of(sp.csc_array(sp.diags_array(1.0 - flat))).factor.values).all()
+
+
 class TestAlongDirections:
     """Crossed effects whose factor would be dear."""
 

@@ -433,5 +433,5 @@ def _picked(each: Sequence[Number], y: Number) -> Number:
         raise NotFollowedError("the outcome depends on parameters")
     if np.ndim(place) == 0:
         return each[int(place) - 1]
-    # Where a branch is not taken, outcomes may be anything.
+    # Of observations for which other arguments hold, such as another number of categories, it may be anything.
     return pick(each, np.clip(np.asarray(place, np.int64) - 1, 0, len(each) - 1))
