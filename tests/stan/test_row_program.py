@@ -538,10 +538,6 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
             np.arange(N), d["g"] - 1
         ],
     ),
-    "choices_among_few_or_many": (
-        "for (n in 1:N) target += categorical_logit_lpmf(4 - g[n] | w[n] * r[g[n] : 3]);",
-        lambda t, d: np.array([special.log_softmax(w * t.r[g - 1 :])[-1] for w, g in zip(d["w"], d["g"], strict=True)]),
-    ),
     "repeated_columns_and_rows": (
         "matrix[3, 2] m = rep_matrix(r, 2) + rep_matrix(b', 3); for (n in 1:N) w[n] ~ normal(m[g[n], 1], s);",
         lambda t, d: stats.norm.logpdf(d["w"], t.r[d["g"] - 1] + t.b[0], t.s),
