@@ -98,6 +98,9 @@ class SurrogateSettled(Chosen):
     """If the likelihood is of no known family: climbs from random starts, those that reached the highest maximum, and
     the modes of the posterior that they found.
     """
+    n_seen: int = 0
+    """Modes at which trajectories from random starts arrived, if there were any; `n_modes` hold most of the posterior.
+    """
 
     def describe(self) -> str:
         error = f"with an error of {self.noise:.2g} in the log density (standard deviation)"

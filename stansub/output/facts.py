@@ -114,6 +114,7 @@ class Choice(TypedDict, total=False):
     n_starts: int
     n_reached: int
     n_modes: int
+    n_seen: int
     reason: str
     normal: float | None
     effects: list[str]
@@ -158,6 +159,7 @@ class Facts(JsonFacts, total=False):
     setup_time: float
     wall_time: float
     quantities_time: float
+    unsaved: str
 
 
 JSON_ATTRS = tuple(JsonFacts.__annotations__)

@@ -27,8 +27,8 @@ from stansub.output.style import clipped
 from stansub.output.words import (
     WITHOUT_MODE,
     audited_decisions,
-    climbs,
     last_check,
+    modes_at_start,
     normality_trial,
     one_step_bias,
     with_level,
@@ -125,6 +125,8 @@ def render(
     _write_table(shown, full, write, width)
     if (every := int(facts.get("every", 1))) > 1:
         write(f"The table uses 1 in {every:,} draws: the ESS of all draws is larger", "dim")
+    if unsaved := facts.get("unsaved"):
+        write(f"Not saved, because of a value per observation: {unsaved} (`observation_level` saves all)", "dim")
     write("")
     doubted = any(one.severity >= Severity.DOUBT for one in shown.findings)
     line = headline(shown.statistics, shown.record, facts, shown.findings)
@@ -174,9 +176,8 @@ def _trust(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]
     if "last_check" in facts:
         yield "Ended", last_check(facts["last_check"], str(facts.get("settings", {}).get("until")))
     yield from _nuts(facts)
-    surrogate = facts.get("choice_values", {}).get("surrogate", {})
-    if surrogate.get("n_starts"):
-        yield "Modes", climbs(surrogate)
+    if at_start := modes_at_start(facts.get("choice_values", {}).get("surrogate", {})):
+        yield "Modes", at_start
     elif "mode_check" in facts:
         yield "Modes", _modes(facts["mode_check"])
     if "test" in facts:

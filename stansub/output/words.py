@@ -34,9 +34,18 @@ def last_check(check: Mapping[str, Any], asked: str) -> str:
     )
 
 
-def climbs(surrogate: Mapping[str, Any]) -> str:
-    """Return the result of the search for maxima of the likelihood in set-up, from the record of a surrogate."""
+def modes_at_start(surrogate: Mapping[str, Any]) -> str:
+    """Return the result of the search for modes in set-up, from the record of a surrogate; empty without one."""
     n_modes = surrogate.get("n_modes", 1)
+    if n_seen := surrogate.get("n_seen"):
+        arrived = "trajectories from random starts before sampling arrived at"
+        if n_seen == 1:
+            return f"{arrived} one mode"
+        most = "one that holds" if n_modes == 1 else f"{n_modes} that hold"
+        chosen = "each" if n_modes == n_seen else f"the {most} most of the posterior"
+        return f"{arrived} {n_seen} modes; chains started at {chosen}"
+    if not surrogate.get("n_starts"):
+        return ""
     found = "one mode" if n_modes == 1 else f"{n_modes} modes, and chains started at each"
     text = f"{surrogate['n_starts']} climbs of the likelihood from random starts before sampling found {found}"
     if (n_reached := surrogate.get("n_reached")) is None:

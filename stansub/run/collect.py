@@ -265,6 +265,8 @@ class _Gathered:
         posterior, chains = self._prepared.posterior, self._chains
         dims, coords = _levels(posterior, piece["posterior"])
         found = {"left_out": trouble, "quantities_time": seconds, "audit_by_level": _audits_by_level(chains)}
+        if unsaved := self._kept.unsaved(posterior):
+            found["unsaved"] = ", ".join(unsaved)
         return inference_data.build(
             **piece,
             **self._warmup(),

@@ -60,6 +60,12 @@ class SavedQuantities:
         """Return whether ``log_lik`` has its own group."""
         return self.observation_level or LOG_LIK in self.saved
 
+    def unsaved(self, posterior: Posterior) -> list[str]:
+        """Return variables with a value per observation that are left out because nobody requested them."""
+        if self.observation_level or not self.generated_quantities or self.saved:
+            return []
+        return [one for one in _tall(posterior) if one not in self.dropped]
+
     def left_out(self, posterior: Posterior) -> set[str]:
         """Return names of the variables that are not kept.
 
@@ -71,8 +77,7 @@ class SavedQuantities:
         known = self.known(posterior.program)
         known = known or list(Layout.from_names(posterior.full.param_names()).names)  # a posterior of functions
         self.check(known)
-        tall = set() if self.observation_level else set(_tall(posterior)) - self.saved
-        out = tall | self.dropped | (set(known) - self.saved if self.saved else set())
+        out = set(self.unsaved(posterior)) | self.dropped | (set(known) - self.saved if self.saved else set())
         if self.saved | self.dropped and not set(known) - out - {LOG_LIK}:
             raise InputError("`save` and `drop` leave no variable: keep at least one in addition to log_lik")
         return out

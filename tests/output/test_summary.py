@@ -45,7 +45,7 @@ from stansub.output.headline import headline
 from stansub.output.record import audit_of, record_of, step_bias
 from stansub.output.statistics import chosen_names, scalars, table
 from stansub.output.summary import render, summarise
-from stansub.output.words import climbs
+from stansub.output.words import modes_at_start
 from stansub.selection import ProductsLeft, SurrogateSettled, TransitionsLeft, TransitionsTaken
 from stansub.wording import BY_NUTS, declare, declare_or_nuts
 
@@ -289,7 +289,26 @@ class TestFindings:
         remedy = r_hat.describe().remedy
         assert remedy.startswith("Chains started at 2 modes of the posterior and stayed there.")
         assert "order the parameters" in remedy
-        assert "found 2 modes, and chains started at each" in climbs(settled.record())
+        assert "found 2 modes, and chains started at each" in modes_at_start(settled.record())
+
+    @pytest.mark.parametrize(
+        ("n_seen", "n_modes", "expected"),
+        [
+            (0, 1, ""),
+            (1, 1, "arrived at one mode"),
+            (2, 1, "arrived at 2 modes; chains started at the one that holds most of the posterior"),
+            (3, 2, "arrived at 3 modes; chains started at the 2 that hold most of the posterior"),
+            (2, 2, "arrived at 2 modes; chains started at each"),
+        ],
+    )
+    def test_modes_at_which_random_starts_arrived(self, n_seen: int, n_modes: int, expected: str) -> None:
+        settled = SurrogateSettled(0.0, 16, "NUTS", n_modes=n_modes, n_seen=n_seen)
+        found = modes_at_start(settled.record())
+        assert found.endswith(expected)
+        assert bool(found) == bool(expected)
+        shown = printed(run(attrs={"choice_values": {settled.about: settled.record()}}), verbose=True)
+        assert expected in " ".join(shown.split())
+        assert ("\nModes" in shown) == bool(expected)
 
     def test_a_maximum_that_one_climb_reached_is_doubted(self) -> None:
         def found(n_reached: int) -> list[Finding]:
@@ -301,7 +320,7 @@ class TestFindings:
         assert doubt.describe().text.startswith("1 of 256 climbs of the likelihood from random starts reached")
         (doubt,) = found(0)
         assert doubt.describe().text.startswith("No climb of the likelihood from random starts reached the highest")
-        nowhere = climbs(SurrogateSettled(0.2, 12, "HMC", 256, 0).record())
+        nowhere = modes_at_start(SurrogateSettled(0.2, 12, "HMC", 256, 0).record())
         assert nowhere.endswith("; none of them reached the highest maximum")
         assert not found(2)
 
@@ -545,6 +564,11 @@ class TestRender:
                 "To finish sooner, keep fewer draws, with a lower --iter-sampling or with --thin auto, or leave them "
                 "out with --no-generated-quantities."
             )
+
+    def test_variables_that_are_not_saved_are_named(self) -> None:
+        named = "\nNot saved, because of a value per observation: mu, y_rep (--observation-level saves all)\n"
+        assert named in as_flags(printed(run(attrs={"unsaved": "mu, y_rep"})))
+        assert "Not saved" not in printed(run())
 
     def test_each_choice_has_one_line_with_its_label(self) -> None:
         left = {"choices": {"surrogate transitions": "not used", "proposal": "random walk"}}

@@ -35,6 +35,7 @@ def test_values_per_observation_are_left_out_by_default(default: Any) -> None:
     assert list(posterior.data_vars) == ["mu", "sigma", "precision", "table"]
     assert "log_likelihood" not in inference_data.groups(default)
     assert posterior["table"].shape == (3, 60, 2, 3)
+    assert inference_data.attrs(default)["unsaved"] == "residual, log_lik, y_rep"
 
 
 def test_values_are_those_that_the_program_computes(default: Any) -> None:
@@ -128,6 +129,8 @@ def test_variables_that_are_saved_or_dropped(
 ) -> None:
     found = stansub.sample(quantities, sample_data, **SHORT, **options)
     posterior, whole = (inference_data.group(one, "posterior") for one in (found, full))
+    unsaved = "residual, log_lik, y_rep" if set(options) == {"drop"} else None
+    assert inference_data.attrs(found).get("unsaved") == unsaved
     assert list(posterior.data_vars) == kept
     assert ("log_likelihood" in inference_data.groups(found)) == log_lik
     for name in {"mu", "sigma"} & set(kept):

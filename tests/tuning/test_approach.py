@@ -11,6 +11,7 @@ from stansub.progress import Progress
 from stansub.target.coordinates import Coordinates
 from stansub.target.metric import Metric
 from stansub.tuning.surrogates import warmup
+from stansub.tuning.surrogates.surrogate import TunedSurrogate
 from stansub.types import FloatArray
 
 DIM, FAR = 2, 50.0
@@ -101,6 +102,14 @@ def test_starts_that_stay_elsewhere_are_about_modes_of_their_own(monkeypatch: py
 
     monkeypatch.setattr(warmup._Warmup, "begun", lambda _: [1.0, 3.1, 0.9, 3.0, 2.0])
     monkeypatch.setattr(warmup._Warmup, "about_highest", about_highest)
-    monkeypatch.setattr(warmup, "by_share", lambda _, found, __: found)
-    found: Any = warmup.tune(cast(Any, Posterior(0.0)), DIM, np.random.default_rng(1), Progress())
-    assert found == [3.1, 2.0, 1.0]
+    given = list[float]()
+
+    def by_share(_: Any, found: list[float], __: Progress) -> TunedSurrogate:
+        given.extend(found)
+        return TunedSurrogate(cast(Any, None), np.zeros((1, DIM)), 0.0, 0.0, 1)
+
+    monkeypatch.setattr(warmup, "by_share", by_share)
+    tuned = warmup.tune(cast(Any, Posterior(0.0)), DIM, np.random.default_rng(1), Progress())
+    assert tuned is not None
+    assert given == [3.1, 2.0, 1.0]
+    assert tuned.n_seen == 3

@@ -110,6 +110,8 @@ class TunedSurrogate:
     n_starts: int = 0
     n_reached: int = 0
     """Climbs of that search, and those of them that reached the highest maximum."""
+    n_seen: int = 0
+    """Modes at which trajectories from random starts arrived, if there were any."""
     by_all: str = ""
     """Why decisions use all observations, if they do."""
     tuner: Tuner | None = field(default=None, repr=False)
@@ -124,8 +126,9 @@ class TunedSurrogate:
 
     def choice(self) -> SurrogateSettled:
         """Return the choice for the record."""
-        sampler = self.transition.describe()
-        return SurrogateSettled(self.noise, self.n_passes, sampler, self.n_starts, self.n_reached, 1 + len(self.others))
+        sampler, n_modes = self.transition.describe(), 1 + len(self.others)
+        counts = self.n_starts, self.n_reached, n_modes, self.n_seen
+        return SurrogateSettled(self.noise, self.n_passes, sampler, *counts)
 
     def normal(self, split: Split) -> NormalApproximation:
         """Return a normal approximation of the posterior."""

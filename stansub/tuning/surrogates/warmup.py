@@ -14,7 +14,7 @@ a metric of its own and counts if it holds a share of the posterior.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple
 
@@ -76,7 +76,7 @@ def tune(
     while starts:
         tuned, starts = warmup.about_highest(starts)
         found.append(tuned)
-    return by_share(split, found, progress)
+    return replace(by_share(split, found, progress), n_seen=len(found))
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,12 @@ class _Warmup:
         levels = [posterior.model.log_density(theta) for theta in spread(tuned.draws, _AVERAGED)]
         least = min(levels) - np.ptp(levels)
         self.progress("Approaching the posterior from other starts")
+        numbers = count(1)
 
         def approached(start: _Start, check: Callable[[], None]) -> tuple[_Start, bool]:
-            return start.approached(_dynamics(self.split), inner, least, check)
+            found = start.approached(_dynamics(self.split), inner, least, check)
+            self.progress.advance(next(numbers), len(others))
+            return found
 
         reached = together(approached, others, self.progress)
         near = [tuned.draws, *(one.draws for one, is_near in reached if is_near)]
