@@ -95,19 +95,20 @@ def test_windows_adapt_a_diagonal_metric() -> None:
 
 
 def test_starts_that_stay_elsewhere_are_about_modes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The highest of those that are left leads to the next mode."""
-
-    def about_highest(_: Any, starts: list[float]) -> tuple[float, list[float]]:
-        return max(starts), [one for one in starts if one < max(starts) - 0.5]
-
-    monkeypatch.setattr(warmup._Warmup, "begun", lambda _: [1.0, 3.1, 0.9, 3.0, 2.0])
-    monkeypatch.setattr(warmup._Warmup, "about_highest", about_highest)
+    """The highest of those that are left leads to the next mode, unless its draws are those of one before."""
     given = list[float]()
 
-    def by_share(_: Any, found: list[float], __: Progress) -> TunedSurrogate:
-        given.extend(found)
-        return TunedSurrogate(cast(Any, None), np.zeros((1, DIM)), 0.0, 0.0, 1)
+    def about_highest(_: Any, starts: list[float]) -> tuple[TunedSurrogate, list[float]]:
+        draws = max(starts) + 0.1 * np.random.default_rng(1).standard_normal((50, DIM))
+        tuned = TunedSurrogate(cast(Any, None), draws, 0.0, 0.0, 1)
+        return tuned, [one for one in starts if one < max(starts) - 0.2]
 
+    def by_share(_: Any, found: list[TunedSurrogate], __: Progress) -> TunedSurrogate:
+        given.extend(round(float(one.draws.mean()), 1) for one in found)
+        return found[0]
+
+    monkeypatch.setattr(warmup._Warmup, "begun", lambda _: [1.0, 3.1, 0.9, 3.0, 2.0, 1.7])
+    monkeypatch.setattr(warmup._Warmup, "about_highest", about_highest)
     monkeypatch.setattr(warmup, "by_share", by_share)
     tuned = warmup.tune(cast(Any, Posterior(0.0)), DIM, np.random.default_rng(1), Progress())
     assert tuned is not None

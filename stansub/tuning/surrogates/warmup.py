@@ -30,7 +30,7 @@ from stansub.target.metric import Metric
 from stansub.target.sparse import Quadratic
 from stansub.target.split import Differentiable, Dynamics, Split
 from stansub.target.threads import together
-from stansub.tuning.surrogates.mode_shares import by_share
+from stansub.tuning.surrogates.mode_shares import by_share, overlap
 from stansub.tuning.surrogates.sampler_runs import adapted, spread
 from stansub.tuning.surrogates.starting import find_start
 from stansub.tuning.surrogates.surrogate import Exploration, TunedSurrogate
@@ -75,7 +75,8 @@ def tune(
     starts = warmup.begun()
     while starts:
         tuned, starts = warmup.about_highest(starts)
-        found.append(tuned)
+        if not any(overlap(tuned, other) for other in found):  # steps may be small in another part of a mode
+            found.append(tuned)
     return replace(by_share(split, found, progress), n_seen=len(found))
 
 
