@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from stansub.errors import RunError
 from stansub.kernels.surrogate import NoUTurn
-from stansub.progress import Progress
+from stansub.progress import Progress, StoppedError
 from stansub.target.coordinates import Coordinates
 from stansub.target.metric import Metric
 from stansub.tuning.surrogates import warmup
@@ -114,3 +115,25 @@ def test_starts_that_stay_elsewhere_are_about_modes_of_their_own(monkeypatch: py
     assert tuned is not None
     assert given == [3.1, 2.0, 1.0]
     assert tuned.n_seen == 3
+
+
+def test_starts_where_nothing_can_be_tuned_are_about_no_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one must be, and an interrupt ends the work."""
+
+    def tuned(error: RunError, n_before: int) -> TunedSurrogate | None:
+        draws = np.random.default_rng(1).standard_normal((50, DIM))
+        made: list[Any] = [TunedSurrogate(cast(Any, None), draws, 0.0, 0.0, 1)] * n_before
+
+        def about_highest(_: Any, starts: list[int]) -> tuple[TunedSurrogate, list[int]]:
+            if not made:
+                raise error
+            return made.pop(), starts[1:]
+
+        monkeypatch.setattr(warmup._Warmup, "begun", lambda _: [1, 2, 3])
+        monkeypatch.setattr(warmup._Warmup, "about_highest", about_highest)
+        return warmup.tune(cast(Any, Posterior(0.0)), DIM, np.random.default_rng(1), Progress())
+
+    assert tuned(RunError("undefined"), 1) is not None
+    for error, n_before in ((RunError("undefined"), 0), (StoppedError("stopped"), 1)):
+        with pytest.raises(type(error)):
+            tuned(error, n_before)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from stansub.errors import EndedError, RunError
 from stansub.kernels.surrogate import NoUTurn, SurrogateTransition
 from stansub.progress import Progress
 from stansub.selection import Along
@@ -74,7 +75,14 @@ def tune(
     warmup, found = _Warmup(split, dim, rng, progress, along), list[TunedSurrogate]()
     starts = warmup.begun()
     while starts:
-        tuned, starts = warmup.about_highest(starts)
+        try:
+            tuned, starts = warmup.about_highest(starts)
+        except EndedError:
+            raise
+        except RunError:
+            if not found:
+                raise
+            break  # the starts that are left are about no mode
         if not any(overlap(tuned, other) for other in found):  # steps may be small in another part of a mode
             found.append(tuned)
     return replace(by_share(split, found, progress), n_seen=len(found))
@@ -187,16 +195,12 @@ class _Start(NamedTuple):
                 break
             start = start.continued(posterior, _LATER, check)
         theta, system = start.draws[-1], posterior.hamiltonian(inner.centre, inner.metric, inner.coordinates)
-        size, is_near = 0.0, False
+        before = 0.0
         for _ in range(_ROUNDS):
             made = adapted(system, theta, _APPROACH, self.rng, check)
-            theta, is_near, grows = (
-                made.draws[-1],
-                made.step_size >= _NEAR * inner.step_size,
-                made.step_size > _GROWS * size,
-            )
-            if is_near or not grows:
+            theta, size = made.draws[-1], made.step_size
+            if (is_near := size >= _NEAR * inner.step_size) or size <= _GROWS * before:
                 break
-            size = made.step_size
+            before = size
         draws = made.draws[_APPROACH // 2 :]
         return start._replace(draws=draws, density=posterior.model.log_density(theta)), is_near
