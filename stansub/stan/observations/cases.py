@@ -37,9 +37,9 @@ class VaryingError(NotFollowedError):
 
     def __init__(self, node: Node, values: NDArray[Any]) -> None:
         what = f"the length of `{node}`" if isinstance(node, Slice) else f"`{node}`"
-        if (count := len(np.unique(values))) > MOST_VALUES:
-            what = f"{what} has {count} values, of which stansub follows at most {MOST_VALUES}, and"
-        super().__init__(f"{what} is not a single known number")
+        count = len(np.unique(values))
+        many = f" but has {count} values, more than {MOST_VALUES}" if count > MOST_VALUES else ""
+        super().__init__(f"{what} is not a single known number{many}")
         self.node, self.values = node, values
 
 

@@ -35,7 +35,8 @@ _MOST_PLACES = 32
 
 def _run(first: Node, size: Node) -> Slice:
     """Return the slice of a number of places from the first one on."""
-    return Slice(first, Infix("-", Infix("+", first, size), Literal("1")))
+    one = Literal("1")
+    return Slice(first, size if first == one else Infix("-", Infix("+", first, size), one))
 
 
 _AS_INDICES: dict[tuple[str, int], Callable[..., tuple[Node, ...]]] = {
