@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from stansub.stan.passes.rewrite import in_one_slice, silenced
+from stansub.stan.passes.rewrite import in_one_slice, silenced, without_continue
 from stansub.stan.passes.series.rows import N_ROWS
 from stansub.stan.reading.dependence import Step, Steps, needed, plain_names, text_of, together
 from stansub.stan.reading.sizes import of_observations
@@ -66,7 +66,7 @@ def divide(program: Program) -> Parts | None:
     There is a gain if there are transformed data, several sums, or parameters of which an observation's term reads only
     some, so that priors cost more than a few observations. Otherwise the whole program suffices.
     """
-    program = in_one_slice(silenced(program))
+    program = without_continue(in_one_slice(silenced(program)))
     taken = any(name.startswith(SWITCHES) for name in names(program))
     if taken or any(find(Jump, [program])) or any(call.name == "target" for call in calls(program)):
         return None

@@ -6,10 +6,12 @@ from numpy.typing import NDArray
 
 from stansub.stan.observations.cases import VaryingError, by_cases, iterations
 from stansub.stan.observations.containers import Value
+from stansub.stan.observations.elementary import MOST_VALUES
 from stansub.stan.observations.frames import Frame
+from stansub.stan.observations.observation import follow
 from stansub.stan.observations.rowwise import Expression as Own
-from stansub.stan.observations.rowwise import NotFollowedError
-from stansub.stan.syntax import Name
+from stansub.stan.observations.rowwise import NotFollowedError, is_same
+from stansub.stan.syntax import Name, parse
 
 Array = NDArray[np.bool_]
 
@@ -88,3 +90,54 @@ def test_branches_that_all_observations_take_may_contain_others() -> None:
     frame.split((every, ~every), lambda k: frame.split((some, ~some), inner, 3), 3)
     assert [one.tolist() for one in made if one is not None] == [some.tolist(), (~some).tolist()]
     assert frame.live is None
+
+
+@pytest.mark.parametrize(
+    ("part", "subscript"),
+    [
+        ("segment(t, first[n], size[n])", "t[first[n] : first[n] + size[n] - 1]"),
+        ("segment(t, 2, size[n])", "t[2 : 2 + size[n] - 1]"),
+        ("row(m, size[n])", "m[size[n]]"),
+        ("row(m, 2)", "m[2]"),
+        ("col(m, k[n])", "m[, k[n]]"),
+        ("block(m, first[n], k[n], size[n], 1)", "m[first[n] : first[n] + size[n] - 1, k[n] : k[n]]"),
+        ("sub_col(m, first[n], k[n], size[n])", "m[first[n] : first[n] + size[n] - 1, k[n]]"),
+        ("sub_row(m, first[n], 2, k[n])", "m[first[n], 2 : 1 + k[n]]"),
+    ],
+)
+def test_functions_that_read_a_part_are_followed_as_its_subscript(part: str, subscript: str) -> None:
+    """Also where each observation's part is elsewhere, and of another size."""
+    n = 8
+    rng = np.random.default_rng(1)
+    size = rng.integers(1, 4, n)
+    values = {"N": n, "R": 30, "t": rng.random(30), "m": rng.random((30, 3)), "size": size, "k": size % 2 + 1}
+    values["first"] = np.cumsum(size) - size + 1
+    program = """
+    data { int N; int R; vector[R] t; matrix[R, 3] m; array[N] int first; array[N] int size; array[N] int k; }
+    parameters { real a; }
+    model { for (n in 1:N) target += a * sum(PART); }
+    """
+    one, other = (follow(parse(program.replace("PART", text)), values, n).term for text in (part, subscript))
+    assert is_same(one, other)
+    assert not is_same(one, follow(parse(program.replace("PART", "t")), values, n).term)
+
+
+@pytest.mark.parametrize(("scale", "is_followed"), [("1", True), ("a", False)])
+def test_integers_of_many_values_are_followed_where_data_are_computed(scale: str, is_followed: bool) -> None:
+    n, most = 3 * MOST_VALUES, 2 * MOST_VALUES
+    size = np.arange(n) % most + 1
+    values = {"N": n, "R": int(size.sum()), "t": np.arange(size.sum()) / n, "size": size}
+    values["first"] = np.cumsum(size) - size + 1
+    program = parse(
+        f"""
+        data {{ int N; int R; vector[R] t; array[N] int first; array[N] int size; }}
+        parameters {{ real a; }}
+        model {{ for (n in 1:N) target += a * sum({scale} * segment(t, first[n], size[n])); }}
+        """
+    )
+    if not is_followed:
+        with pytest.raises(NotFollowedError, match=f"but has {most} values, more than {MOST_VALUES}"):
+            follow(program, values, n)
+        return
+    sums = np.add.reduceat(values["t"], values["first"] - 1)
+    np.testing.assert_allclose(follow(program, values, n).term.slopes[:, 0], sums)

@@ -266,3 +266,11 @@ model {
     assert "events[n_events] = n;" in made
     assert "time[n] = n;" not in made
     assert parts.groups == (frozenset(), frozenset({"N"}))
+
+
+def test_what_a_loop_skips_is_no_obstacle() -> None:
+    """What leaves a loop is: statements after it depend on it."""
+    loop = "for (n in 1:N) { if (g[n] > J) %s; y[n] ~ normal(u[g[n]], s); }"
+    code = HEAD + f"model {{ u ~ normal(0, s); z ~ normal(a, s); {loop} }}"
+    assert divided(code % "break") is None
+    assert any("u[g[n]]" in line for line in switched(divided(code % "continue"), "N"))

@@ -510,6 +510,15 @@ def test_what_is_not_followed_has_a_reason(text: str, reason: str) -> None:
             "array[N] vector[2] m; for (n in 1:N) m[n] = x[n]' * alpha; for (n in 1:N) m[n] ~ normal(0, 1);",
             lambda t: normal(0, 1, X * t.alpha).sum(1),
         ),
+        (
+            "matrix[N, K] s; for (k in 1:K) s[, k] = rep_vector(k * scale, N);"
+            "to_vector(x) ~ normal(to_vector(z * beta'), to_vector(s));",
+            lambda t: normal(np.outer(Z, t.beta), t.scale * np.array([1, 2]), X).sum(1),
+        ),
+        (
+            "vector[N * K] all = to_vector(x); all ~ normal(to_vector(rep_matrix(eta, K)), 1);",
+            lambda t: normal(t.eta[:, np.newaxis], 1, X).sum(1),
+        ),
     ],
 )
 def test_densities_of_parts_and_of_vectors_are_programs(text: str, of: Callable[[Point], Array]) -> None:

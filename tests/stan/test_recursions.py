@@ -126,6 +126,16 @@ def test_questions_about_a_number_visit_each_part_once() -> None:
     assert not recursion(1.0).has_sides
 
 
+def test_the_complement_of_a_sum_of_many_products_visits_each_once() -> None:
+    """Each product may be a share of what is left of one, in which case the complement is one, too."""
+    x, y = (apply(name, affine(np.array([[1.0]]), np.zeros(1))) for name in ("inv_logit", "log1p_exp"))
+    total = x
+    for _ in range(60):
+        total = total + x * y
+    assert is_same((1 - total).parts[1], total)
+    assert (1 - (x + (1 - x) * x)).kind == "product"
+
+
 def test_a_choice_between_recursions_is_a_recursion() -> None:
     found = pick([recursion(1.0), recursion(2.0)], np.array([0, 1, 1]))
     leaves = [one.slopes for one in walk([found]) if one.slopes is not None]

@@ -7,7 +7,14 @@ from external import accepted
 from texts import canonical
 
 from stansub.errors import InputError
-from stansub.stan.passes.rewrite import constants_program, in_one_slice, range_program, reserve_names, silenced
+from stansub.stan.passes.rewrite import (
+    constants_program,
+    in_one_slice,
+    range_program,
+    reserve_names,
+    silenced,
+    without_continue,
+)
 from stansub.stan.syntax import Target, Tilde, parse, tokenize, walk
 from stansub.stan.toolchain import stanc
 
@@ -133,3 +140,21 @@ def test_a_parameter_named_like_another_at_the_proposal() -> None:
         parameters { real a; real a_new; } model { a ~ normal(a_new, 1); }""")
     with pytest.raises(InputError, match="'a_new'"):
         range_program(program)
+
+
+@pytest.mark.parametrize(
+    ("body", "branched"),
+    [
+        ("if (i == 2) continue; target += a;", "if (!(i == 2)) { target += a; }"),
+        ("if (i == 2) { target += 1; continue; } target += a;", "if (i == 2) { target += 1; } else { target += a; }"),
+        (
+            "for (j in 1 : 2) { if (j == i) continue; real b = a; if (j > 1) continue; target += b; }",
+            "for (j in 1 : 2) { if (!(j == i)) { real b = a; if (!(j > 1)) { target += b; } } }",
+        ),
+    ],
+)
+def test_what_follows_a_continue_is_in_a_branch(body: str, branched: str) -> None:
+    code = "parameters { real a; } model { for (i in 1 : 3) { %s } }"
+    assert accepted(without_continue(canonical(code % body)).code) == accepted(code % branched)
+    other = canonical(code % "if (i == 2) break; target += a;")
+    assert without_continue(other) is other

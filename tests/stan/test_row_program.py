@@ -801,7 +801,7 @@ REFUSED = {
     f"{ACROSS} for (n in 1:N) z[n] ~ normal(q[1, N - n + 1], s);": "an observation reads the value of another",
     f"{ACROSS} for (n in 1:N) q[1, N - n + 1] = a; z ~ normal(q[1, 1], s);": "carries a value from one",
     "z ~ normal(a, sqrt(sum(exp(a * w))));": "a function of a sum over observations is not supported",
-    "segment(z, 1, c) ~ normal(a, s);": r"`segment\(z, 1, c\) ~ normal\(a, s\);` is not supported$",
+    "segment(z, 1, c) ~ normal(a, s);": r"`c` is not a single known number$",
     "target += poisson_binomial_lpmf(y | rep_vector(p, N));": "poisson_binomial",
     "row_vector[4] v = append_col(b', o'); z ~ normal(v[1], s);": "may be rows or columns",
     "target += student_t_lcdf(w | s, a, 1); z ~ normal(a, s);": "student_t_lcdf of parameters is not supported",

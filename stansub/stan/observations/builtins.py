@@ -313,7 +313,7 @@ def _thin_qr(part: int) -> Callable[[Any], Any]:
 # Functions whose sizes and places must be the same for all observations that are followed at once.
 SIZED = frozenset(
     {
-        *("head", "tail", "segment", "row", "col", "block", "linspaced_vector", "linspaced_row_vector"),
+        *("head", "tail", "linspaced_vector", "linspaced_row_vector"),
         *("rep_vector", "rep_row_vector", "rep_array", "rep_matrix", "zeros_vector", "ones_vector"),
         "to_matrix",
     }
@@ -341,10 +341,6 @@ FUNCTIONS: dict[str, Builtin] = {
     "reverse": _of_entries(np.flip),
     "head": _of_entries(lambda x, k: x[: int(k)]),
     "tail": _of_entries(lambda x, k: x[len(x) - int(k) :]),
-    "segment": _of_entries(lambda x, i, k: x[int(i) - 1 : int(i) - 1 + int(k)]),
-    "row": _of_entries(lambda x, i: x[int(i) - 1]),
-    "col": _of_entries(lambda x, j: x[:, int(j) - 1]),
-    "block": _of_entries(lambda x, i, j, m, k: x[int(i) - 1 : int(i) - 1 + int(m), int(j) - 1 : int(j) - 1 + int(k)]),
     "diagonal": _of_entries(np.diag),
     "diag_matrix": _of_entries(_diag_matrix),
     "add_diag": _of_entries(lambda m, d: m + _diag_matrix(np.broadcast_to(np.asarray(d, object), len(m)))),

@@ -16,9 +16,12 @@ from stansub.stan.observations.elementary import MOST_VALUES
 from stansub.stan.observations.frames import Frame
 from stansub.stan.observations.operators import is_integer
 from stansub.stan.observations.rowwise import Expression as Own
-from stansub.stan.observations.rowwise import Mask, NotFollowedError, Number, data, is_kind, pick
+from stansub.stan.observations.rowwise import Mask, NotFollowedError, Number, data, is_kind, known, pick
 from stansub.stan.syntax import Expression as Node
 from stansub.stan.syntax import Slice
+
+# Maximum number of values of an integer that are followed separately where data alone are computed from each.
+_MOST_KNOWN = 1000
 
 # Values of a loop's variable, in iterations of the longest loop, from which each observation has its own.
 _SPREAD = 4
@@ -34,7 +37,9 @@ class VaryingError(NotFollowedError):
 
     def __init__(self, node: Node, values: NDArray[Any]) -> None:
         what = f"the length of `{node}`" if isinstance(node, Slice) else f"`{node}`"
-        super().__init__(f"{what} is not a single known number")
+        count = len(np.unique(values))
+        many = f" but has {count} values, more than {MOST_VALUES}" if count > MOST_VALUES else ""
+        super().__init__(f"{what} is not a single known number{many}")
         self.node, self.values = node, values
 
 
@@ -47,7 +52,7 @@ def by_cases(evaluate: Callable[[], Value], frame: Frame) -> Value:
     """Return a value for each observation, if needed evaluated for each value of an integer of the data.
 
     Raises `VaryingError`, too, if the value is a container, whose size may differ: what reads it is then evaluated for
-    each value.
+    each value. An integer with many values is followed only if all that is evaluated is data.
 
     Parameters
     ----------
@@ -58,21 +63,28 @@ def by_cases(evaluate: Callable[[], Value], frame: Frame) -> Value:
     try:
         return evaluate()
     except VaryingError as error:
-        if not is_divisible(error, frame):
-            raise
         live, found, cases = frame.live, _values(error, frame), []
+        if error.node in frame.known or len(found) > _MOST_KNOWN:
+            raise
+        is_many = len(found) > MOST_VALUES
         try:
             for value in found:
                 frame.known[error.node] = int(value)
                 has_value = error.values == value
                 frame.live = has_value if live is None else live & has_value
                 cases.append(by_cases(evaluate, frame))
+                if is_many and (known(cases[-1]) is None or _is_container(cases[-1])):
+                    raise
         finally:
             frame.live = live
             del frame.known[error.node]
-        if any(isinstance(one, Total | Rows | np.ndarray) for one in cases):
+        if any(map(_is_container, cases)):
             raise
         return pick(cases, np.minimum(np.searchsorted(found, error.values), len(found) - 1))
+
+
+def _is_container(value: Value) -> bool:
+    return isinstance(value, Total | Rows | np.ndarray)
 
 
 def each_case(error: VaryingError, run: Callable[[], None], frame: Frame, n: int) -> None:

@@ -167,7 +167,8 @@ def elementwise(function: Callable[..., Number], values: Sequence[Value], n: int
     over = [one for one in values if isinstance(one, Rows)]
     if over or (any(shape[:1] == (n,) for shape in shapes) and not all(map(is_known, values))):
         which = next((one.which for one in over if one.which is not None), None)
-        inner = [_aligned(one, which, n) for one in values]
+        m = next((len(one.inner) for one in over if np.ndim(one.inner) == 1), 1)
+        inner = [_aligned(_unflattened(one, m, n), which, n) for one in values]
         return simplest(Rows(elementwise(function, inner, -1), which))
     if not shapes:
         return function(*values)
@@ -205,6 +206,12 @@ def _at_once(function: Callable[..., Number], values: Sequence[Value], shape: tu
     flat = [data(one.ravel()) if isinstance(one, np.ndarray) else one for one in values]
     found = known(function(*flat))
     return np.broadcast_to(found, int(np.prod(shape))).reshape(shape)
+
+
+def _unflattened(x: Value, m: int, n: int) -> Value:
+    """Return a vector as the matrix of n rows whose m columns it has one after another."""
+    is_flat = m > 1 and isinstance(x, np.ndarray) and x.shape == (n * m,)
+    return x.reshape((n, m), order="F") if is_flat else x
 
 
 def _aligned(x: Value, which: NDArray[np.int64] | None, n: int) -> Value:

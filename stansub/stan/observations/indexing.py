@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from stansub.stan.observations.containers import (
     simplest,
 )
 from stansub.stan.observations.rowwise import Expression, Mask, NotFollowedError, is_kind, known, pick
+from stansub.stan.syntax import Call, Infix, Literal, Slice, Subscript
+from stansub.stan.syntax import Expression as Node
 
 # An index: one place or several from 1, known or one for each observation; None for all.
 Index = Any
@@ -29,6 +31,29 @@ Index = Any
 
 # Maximum number of elements of a container of which each observation assigns to its own.
 _MOST_PLACES = 32
+
+
+def _run(first: Node, size: Node) -> Slice:
+    """Return the slice of a number of places from the first one on."""
+    one = Literal("1")
+    return Slice(first, size if first == one else Infix("-", Infix("+", first, size), one))
+
+
+_AS_INDICES: dict[tuple[str, int], Callable[..., tuple[Node, ...]]] = {
+    ("segment", 2): lambda i, n: (_run(i, n),),
+    ("row", 1): lambda i: (i,),
+    ("col", 1): lambda j: (Slice(), j),
+    ("block", 4): lambda i, j, m, k: (_run(i, m), _run(j, k)),
+    ("sub_row", 3): lambda i, j, k: (i, _run(j, k)),
+    ("sub_col", 3): lambda i, j, m: (_run(i, m), j),
+}
+
+
+def subscripted(node: Node) -> Node:
+    """Return a subscript for a call of a function that reads a part of a container; other expressions as they are."""
+    if isinstance(node, Call) and (indices := _AS_INDICES.get((node.name, len(node.arguments) - 1))) is not None:
+        return Subscript(node.arguments[0], indices(*node.arguments[1:]))
+    return node
 
 
 def length(base: Value, k: int, n: int) -> int:

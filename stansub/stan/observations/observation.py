@@ -21,7 +21,7 @@ from stansub.stan.observations.builtins import FUNCTIONS, SIZED, SIZES, Density,
 from stansub.stan.observations.containers import Rows, Total, Value, chosen, empty, is_known, simplest, total
 from stansub.stan.observations.elementary import by_value
 from stansub.stan.observations.frames import Frame, Reason, either
-from stansub.stan.observations.indexing import Index, elements, is_own, length, part, replaced
+from stansub.stan.observations.indexing import Index, elements, is_own, length, part, replaced, subscripted
 from stansub.stan.observations.operators import Count, counts, decided, infix, is_integer, prefix, stacked
 from stansub.stan.observations.parameters import unconstrained
 from stansub.stan.observations.rowwise import Expression, NestedError, NotFollowedError, Number, data, select
@@ -380,7 +380,7 @@ class _Walk:
 
     def of(self, node: Node, frame: Frame) -> Value:
         """Return the value of an expression."""
-        match node:
+        match node := subscripted(node):
             case Literal(text):
                 return int(text.replace("_", "")) if text.replace("_", "").isdigit() else float(text.replace("_", ""))
             case Name(name):

@@ -312,16 +312,16 @@ def _complement(x: Number) -> Number | None:
     if x.kind == "difference" and is_all(known(x.parts[0]), 1):
         return x.parts[1]
     for lower, rest in (x.parts, x.parts[::-1]) if x.kind == "sum" else ():
+        above = _complement(lower) if is_kind(rest, "product") else None  # once for both factors: sums are nested
         for width, share in (rest.parts, rest.parts[::-1]) if is_kind(rest, "product") else ():
-            if (outside := _above(lower, width)) is not None and (left := _complement(share)) is not None:
+            outside = 0.0 if above is not None and is_same(above, width) else _above(lower, width)
+            if outside is not None and (left := _complement(share)) is not None:
                 return outside + width * left
     return None
 
 
 def _above(lower: Number, width: Number) -> Number | None:
-    """Return 1 - upper for a width that is upper - lower; None if it is not known as that."""
-    if (rest := _complement(lower)) is not None and is_same(rest, width):
-        return 0.0
+    """Return 1 - upper for a width that is written as upper - lower; None if it is not."""
     return _complement(width.parts[0]) if is_kind(width, "difference") and is_same(width.parts[1], lower) else None
 
 

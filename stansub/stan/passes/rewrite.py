@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from stansub.errors import InputError
 from stansub.stan.reading.sizes import DENSITIES
@@ -11,13 +12,20 @@ from stansub.stan.syntax import (
     Braces,
     Call,
     Empty,
+    For,
+    ForEach,
+    If,
+    Jump,
     Literal,
     Name,
     Node,
     Perform,
+    Prefix,
     Profile,
     Program,
     Span,
+    Statement,
+    While,
     changed,
     parse,
     printed,
@@ -43,6 +51,30 @@ def _silenced(node: Node) -> Node | None:
     if isinstance(node, Profile):
         return changed(Braces(node.body, span=node.span), _silenced)
     return Empty() if isinstance(node, Perform) and node.call.name == "print" else None
+
+
+def without_continue(program: Program) -> Program:
+    """Return a program with what follows ``if (...) continue;`` in a branch. The program itself if it has none."""
+    branched = changed(program, _branched)
+    return program if branched is program else parse(str(branched))
+
+
+def _branched(node: Node) -> Node | None:
+    if not isinstance(node, For | ForEach | While):
+        return None
+    body = _in_branches(node.body)
+    return None if body == node.body else changed(replace(node, body=body), _branched)
+
+
+def _in_branches(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    for k, one in enumerate(body):
+        match one:
+            case If(condition, (*then, Jump(word="continue")), ()):
+                rest = _in_branches(body[k + 1 :])
+                if then:
+                    return (*body[:k], replace(one, then=tuple(then), orelse=rest))
+                return (*body[:k], replace(one, condition=Prefix("!", condition), then=rest))
+    return body
 
 
 def in_one_slice(program: Program) -> Program:
