@@ -137,3 +137,13 @@ def test_starts_where_nothing_can_be_tuned_are_about_no_mode(monkeypatch: pytest
     for error, n_before in ((RunError("undefined"), 0), (StoppedError("stopped"), 1)):
         with pytest.raises(type(error)):
             tuned(error, n_before)
+
+
+def test_starts_that_are_stuck_far_below_are_about_no_mode() -> None:
+    """A mode that much lower could hold a share of the posterior only if it were far wider."""
+
+    def start(density: float) -> warmup._Start:
+        return warmup._Start(np.zeros((1, DIM)), density, np.ones(DIM), np.random.default_rng(1))
+
+    reached = [(start(-9.0), True), (start(-11.5), False), (start(-12.5), False), (start(-9.5), False)]
+    assert [one.density for one in warmup._elsewhere(reached, -10.0)] == [-11.5, -9.5]

@@ -13,7 +13,7 @@ a metric of its own and counts if it holds a share of the posterior.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple
@@ -130,7 +130,8 @@ class _Warmup:
         inner = tuned.inner
         assert isinstance(inner, NoUTurn)
         levels = [posterior.model.log_density(theta) for theta in spread(tuned.draws, _AVERAGED)]
-        least = min(levels) - np.ptp(levels)
+        lowest = min(levels)
+        least = lowest - np.ptp(levels)
         self.progress("Approaching the posterior from other starts")
         numbers = count(1)
 
@@ -146,7 +147,16 @@ class _Warmup:
         sds = np.std([phi(theta) for theta in tuned.draws], axis=0)
         transition = SurrogateTransition(about, inner, sds, None, 1, on_posterior=inner, share=1.0)
         found = TunedSurrogate(transition, draws, 0.0, tuned.diverging, len(some), tuner=tuner, along=self.along)
-        return found, [one for one, is_near in reached if not is_near]
+        return found, _elsewhere(reached, lowest)
+
+
+def _elsewhere(reached: Iterable[tuple[_Start, bool]], level: float) -> list[_Start]:
+    """Return the starts that may be about another mode: of those that did not come near, those that are not stuck.
+
+    If the density is lower by more than 1 for each parameter, the mode would have to be e times as wide in every
+    direction to hold as much of the posterior.
+    """
+    return [one for one, is_near in reached if not is_near and one.density >= level - len(one.precision)]
 
 
 def _dynamics(split: Split) -> Dynamics:
