@@ -126,7 +126,7 @@ def render(
     if (every := int(facts.get("every", 1))) > 1:
         write(f"The table uses 1 in {every:,} draws: the ESS of all draws is larger", "dim")
     if unsaved := facts.get("unsaved"):
-        write(f"Not saved, because of a value per observation: {unsaved} (`observation_level` saves all)", "dim")
+        write(f"Not saved (one value per observation): {unsaved}. `observation_level` saves them.", "dim")
     write("")
     doubted = any(one.severity >= Severity.DOUBT for one in shown.findings)
     line = headline(shown.statistics, shown.record, facts, shown.findings)

@@ -566,7 +566,7 @@ class TestRender:
             )
 
     def test_variables_that_are_not_saved_are_named(self) -> None:
-        named = "\nNot saved, because of a value per observation: mu, y_rep (--observation-level saves all)\n"
+        named = "\nNot saved (one value per observation): mu, y_rep. --observation-level saves them.\n"
         assert named in as_flags(printed(run(attrs={"unsaved": "mu, y_rep"})))
         assert "Not saved" not in printed(run())
 

@@ -38,22 +38,22 @@ def frailty(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Array]]
     return data | {"d": rng.poisson(exposure * hazard * w[one - 1])}, {"w": w}
 
 
-def deviation(draws: Array, truth: Array) -> float:
-    """Return the root mean square of z of values of persons."""
-    return float(np.sqrt(np.mean(((truth - draws.mean(axis=0)) / draws.std(axis=0)) ** 2)))
+def deviation(draws: Array, values: Array) -> float:
+    """Return the root mean square of z-scores."""
+    return float(np.sqrt(np.mean(((values - draws.mean(axis=0)) / draws.std(axis=0)) ** 2)))
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("simulated", [growth_curves, frailty])
 def test_chains_converge_to_the_values_that_made_the_data(simulated: Any, seed: int) -> None:
     """Random starts drive scales of growth curves towards 0; moves around the mode stick with frailties."""
-    data, truth = simulated(np.random.default_rng(1))
+    data, expected = simulated(np.random.default_rng(1))
     found = stansub.sample(PROGRAMS / f"{simulated.__name__}.stan", data, seed=seed)
     posterior = inference_data.group(found, "posterior")
     r_hat: Any = az.rhat(posterior)  # type: ignore[no-untyped-call]
     assert max(float(one.max()) for one in r_hat.values()) < R_HAT
-    for name, values in truth.items():
+    for name, values in expected.items():
         draws = np.log(posterior[name].values.reshape(-1, len(values)))
-        # The root mean square of so many normal values, with five of its sds.
+        # Five standard deviations of the root mean square of independent normal values.
         assert abs(deviation(draws, np.log(values)) - 1) < 5 / np.sqrt(2 * len(values))
         assert deviation(draws, np.log(values[::-1])) > 2

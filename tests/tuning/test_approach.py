@@ -59,7 +59,7 @@ def approached(posterior: Posterior, *, least: float) -> tuple[warmup._Start, bo
     """Return a far start with draws of its own, whether it came near, and the counts of trees."""
     inner = NoUTurn(Coordinates.plain(DIM), np.zeros(DIM), Metric.of(sp.csc_array(sp.identity(DIM))), -np.log(0.8))
     start = warmup._Start(np.full((1, DIM), FAR), -FAR, np.ones(DIM), np.random.default_rng(1))
-    return *start.approached(cast(Any, posterior), inner, least, Progress().check), posterior.counts(inner.metric)
+    return *start.approach(cast(Any, posterior), inner, least, Progress().check), posterior.counts(inner.metric)
 
 
 @pytest.mark.parametrize(("share", "n_rounds"), [(0.1, 1), (0.02, 4), (0.0, 2)], ids=["near", "far", "elsewhere"])
@@ -71,7 +71,7 @@ def test_a_start_is_left_until_steps_are_nearly_as_large_as_tuned(share: float, 
 
 
 @pytest.mark.parametrize(("share", "n_times"), [(0.1, 1), (0.0, 2)], ids=["near", "elsewhere"])
-def test_a_start_whose_density_is_low_first_goes_on_with_its_own_metric(share: float, n_times: int) -> None:
+def test_a_start_with_a_low_density_first_continues_with_its_own_metric(share: float, n_times: int) -> None:
     """The tuned metric suits where the density is high."""
     _, _, (n_own, n_tuned) = approached(Posterior(share), least=-1.0)
     assert n_own == n_times * sum(warmup._LATER)
@@ -89,7 +89,7 @@ def test_windows_adapt_a_diagonal_metric() -> None:
 
     posterior = cast(Any, Uneven(0.0))
     start = warmup._Start(np.zeros((1, DIM)), 0.0, np.ones(DIM), np.random.default_rng(1))
-    made = start.continued(posterior, warmup._LATER, Progress().check)
+    made = start.run_windows(posterior, warmup._LATER, Progress().check)
     assert len(posterior.tree_metrics) == sum(warmup._LATER)
     np.testing.assert_allclose(made.precision, [1.0, 0.01], rtol=0.4)
     assert made.density == posterior.log_density(made.draws[-1])
@@ -99,7 +99,7 @@ def test_starts_that_stay_elsewhere_are_about_modes_of_their_own(monkeypatch: py
     """The highest of those that are left leads to the next mode, unless its draws are those of one before."""
     given = list[float]()
 
-    def about_highest(_: Any, starts: list[float]) -> tuple[TunedSurrogate, list[float]]:
+    def tune_highest(_: Any, starts: list[float]) -> tuple[TunedSurrogate, list[float]]:
         draws = max(starts) + 0.1 * np.random.default_rng(1).standard_normal((50, DIM))
         tuned = TunedSurrogate(cast(Any, None), draws, 0.0, 0.0, 1)
         return tuned, [one for one in starts if one < max(starts) - 0.2]
@@ -108,8 +108,8 @@ def test_starts_that_stay_elsewhere_are_about_modes_of_their_own(monkeypatch: py
         given.extend(round(float(one.draws.mean()), 1) for one in found)
         return found[0]
 
-    monkeypatch.setattr(warmup._Warmup, "begun", lambda _: [1.0, 3.1, 0.9, 3.0, 2.0, 1.7])
-    monkeypatch.setattr(warmup._Warmup, "about_highest", about_highest)
+    monkeypatch.setattr(warmup._Warmup, "begin", lambda _: [1.0, 3.1, 0.9, 3.0, 2.0, 1.7])
+    monkeypatch.setattr(warmup._Warmup, "tune_highest", tune_highest)
     monkeypatch.setattr(warmup, "by_share", by_share)
     tuned = warmup.tune(cast(Any, Posterior(0.0)), DIM, np.random.default_rng(1), Progress())
     assert tuned is not None
@@ -124,13 +124,13 @@ def test_starts_where_nothing_can_be_tuned_are_about_no_mode(monkeypatch: pytest
         draws = np.random.default_rng(1).standard_normal((50, DIM))
         made: list[Any] = [TunedSurrogate(cast(Any, None), draws, 0.0, 0.0, 1)] * n_before
 
-        def about_highest(_: Any, starts: list[int]) -> tuple[TunedSurrogate, list[int]]:
+        def tune_highest(_: Any, starts: list[int]) -> tuple[TunedSurrogate, list[int]]:
             if not made:
                 raise error
             return made.pop(), starts[1:]
 
-        monkeypatch.setattr(warmup._Warmup, "begun", lambda _: [1, 2, 3])
-        monkeypatch.setattr(warmup._Warmup, "about_highest", about_highest)
+        monkeypatch.setattr(warmup._Warmup, "begin", lambda _: [1, 2, 3])
+        monkeypatch.setattr(warmup._Warmup, "tune_highest", tune_highest)
         return warmup.tune(cast(Any, Posterior(0.0)), DIM, np.random.default_rng(1), Progress())
 
     assert tuned(RunError("undefined"), 1) is not None
@@ -146,4 +146,4 @@ def test_starts_that_are_stuck_far_below_are_about_no_mode() -> None:
         return warmup._Start(np.zeros((1, DIM)), density, np.ones(DIM), np.random.default_rng(1))
 
     reached = [(start(-9.0), True), (start(-11.5), False), (start(-12.5), False), (start(-9.5), False)]
-    assert [one.density for one in warmup._elsewhere(reached, -10.0)] == [-11.5, -9.5]
+    assert [one.density for one in warmup._near_other_modes(reached, -10.0)] == [-11.5, -9.5]

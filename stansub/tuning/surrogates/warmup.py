@@ -1,14 +1,18 @@
 """Trajectories on a posterior whose likelihood has no maximum about which it could be expanded, or none near it.
 
-With few observations for each argument, such as thirty answers of a student, the likelihood alone may rise without end,
-or end in as many places as there are starts. The posterior has a normal density of effects besides. The no-U-turn
-sampler approaches it from random parameters with a diagonal metric, which adapts in windows (Carpenter et al. 2017,
-Journal of Statistical Software 76, as in CmdStan). Where the density is highest, the mean curvature of the likelihood
-over the draws, with that of the rest of the posterior, then gives the metric: the posterior's mean curvature over its
-draws is positive, while that of single draws may be negative in some directions. The other starts take this metric.
-Where the density is far lower, it need not suit: effects that begin at random values drive their scale towards 0, from
-where only variances of its own logarithm lead back soon. Starts that it never suits are about another mode, which gets
-a metric of its own and counts if it holds a share of the posterior.
+With few observations for each argument, such as thirty answers of a student, the likelihood alone may increase without
+limit, or climbs may end in as many places as there are starts. The posterior also has a normal density of effects. The
+no-U-turn sampler therefore approaches the posterior from random parameters. A diagonal metric adapts in windows
+(Carpenter et al. 2017, Journal of Statistical Software 76, as in CmdStan).
+
+The start with the highest density determines the metric of further trajectories. It is the mean curvature of the
+likelihood over draws, plus that of the rest of the posterior. Over draws, the posterior's mean curvature is positive;
+at a single draw it may be negative in some directions.
+
+Other starts use this metric, too. At a far lower density it may not suit: effects that begin at random values push
+their scale towards 0, and only a metric with the variance of the scale's logarithm leads back soon. If steps with the
+metric stay small, the start is near another mode. That mode gets its own metric, and is kept if it holds a share of the
+posterior.
 """
 
 from __future__ import annotations
@@ -37,15 +41,16 @@ from stansub.tuning.surrogates.starting import find_start
 from stansub.tuning.surrogates.surrogate import Exploration, TunedSurrogate
 from stansub.types import FloatArray
 
-# Transitions of the windows after which the diagonal metric is adapted, of every start and of those that go on with it;
-# number of draws and variance towards which variances are shrunk, as in CmdStan.
+# Transitions per window, after each of which the diagonal metric adapts: for all starts at first, and for a start that
+# continues with this metric. Number of draws and variance towards which variances shrink, as in CmdStan.
 _FIRST, _LATER, _PRIOR_DRAWS, _PRIOR_VARIANCE = (50, 25), (50, 100), 5, 1e-3
 # Draws over which the curvature is averaged.
 _AVERAGED = 16
-# Random starts; times that one whose density is low goes on with the diagonal metric; transitions in a round of the
-# others with the tuned metric; rounds until step sizes are this share of the tuned one, as long as they grow by this
-# factor, and most of them. With a step size of elsewhere, chains would stick.
-_STARTS, _CONTINUED, _APPROACH, _NEAR, _GROWS, _ROUNDS = 4, 2, 60, 0.5, 1.2, 8
+# Number of random starts. A start with a low density continues with the diagonal metric at most `_CONTINUED` times.
+_STARTS, _CONTINUED = 4, 2
+# Transitions per round with the tuned metric, and most rounds. Rounds end if step sizes reach the share `_NEAR` of the
+# tuned one, or if they no longer grow by the factor `_GROWS`: with the tuned step size, the chain would be stuck.
+_APPROACH, _ROUNDS, _NEAR, _GROWS = 60, 8, 0.5, 1.2
 # Radius of random parameters, as in CmdStan.
 _RADIUS = 2.0
 
@@ -73,17 +78,17 @@ def tune(
     if split.posterior() is None:
         return None
     warmup, found = _Warmup(split, dim, rng, progress, along), list[TunedSurrogate]()
-    starts = warmup.begun()
+    starts = warmup.begin()
     while starts:
         try:
-            tuned, starts = warmup.about_highest(starts)
+            tuned, starts = warmup.tune_highest(starts)
         except EndedError:
             raise
         except RunError:
             if not found:
                 raise
-            break  # the starts that are left are about no mode
-        if not any(overlap(tuned, other) for other in found):  # steps may be small in another part of a mode
+            break  # the remaining starts are near no mode
+        if not any(overlap(tuned, other) for other in found):  # steps may be small in another part of the same mode
             found.append(tuned)
     return replace(by_share(split, found, progress), n_seen=len(found))
 
@@ -98,29 +103,29 @@ class _Warmup:
     progress: Progress
     along: Along
 
-    def begun(self) -> list[_Start]:
-        """Return random starts after the first windows."""
+    def begin(self) -> list[_Start]:
+        """Return random starts after their first windows."""
         self.progress("Approaching the posterior")
         numbers, n_transitions = count(1), _STARTS * sum(_FIRST)
 
-        def begun(own: np.random.Generator, check: Callable[[], None]) -> _Start:
+        def begin(own: np.random.Generator, check: Callable[[], None]) -> _Start:
             def advance() -> None:
                 check()
                 self.progress.advance(next(numbers), n_transitions)
 
             dynamics = _dynamics(self.split)
-            return _Start.random(dynamics.model, self.dim, own).continued(dynamics, _FIRST, advance)
+            return _Start.random(dynamics.model, self.dim, own).run_windows(dynamics, _FIRST, advance)
 
-        return together(begun, self.rng.spawn(_STARTS), self.progress)
+        return together(begin, self.rng.spawn(_STARTS), self.progress)
 
-    def about_highest(self, starts: Sequence[_Start]) -> tuple[TunedSurrogate, list[_Start]]:
-        """Return trajectories about the mode of the start whose density is the highest, and starts that stay elsewhere.
+    def tune_highest(self, starts: Sequence[_Start]) -> tuple[TunedSurrogate, list[_Start]]:
+        """Tune trajectories near the start with the highest density; return them and the starts near other modes.
 
-        Draws are of all starts that come near to it.
+        Their draws come from all starts that reach the same mode.
         """
         highest, *others = sorted(starts, key=lambda one: one.density, reverse=True)
         posterior, phi = _dynamics(self.split), self.split.prior().phi
-        draws = highest.continued(posterior, _LATER, self.progress.check).draws
+        draws = highest.run_windows(posterior, _LATER, self.progress.check).draws
         some = self.split.predictors.expansions([phi(theta) for theta in spread(draws, _AVERAGED)])
         about = Approximation.plain(Quadratic.mean(some), is_mean=True)
         tuner = Exploration.of(self.split, about, self.dim, self.rng, self.progress)[0].tuner
@@ -135,25 +140,25 @@ class _Warmup:
         self.progress("Approaching the posterior from other starts")
         numbers = count(1)
 
-        def approached(start: _Start, check: Callable[[], None]) -> tuple[_Start, bool]:
-            found = start.approached(_dynamics(self.split), inner, least, check)
+        def approach(start: _Start, check: Callable[[], None]) -> tuple[_Start, bool]:
+            found = start.approach(_dynamics(self.split), inner, least, check)
             self.progress.advance(next(numbers), len(others))
             return found
 
-        reached = together(approached, others, self.progress)
+        reached = together(approach, others, self.progress)
         near = [tuned.draws, *(one.draws for one, is_near in reached if is_near)]
         size = min(map(len, near))
         draws = np.vstack([one[-size:] for one in near])
         sds = np.std([phi(theta) for theta in tuned.draws], axis=0)
         transition = SurrogateTransition(about, inner, sds, None, 1, on_posterior=inner, share=1.0)
         found = TunedSurrogate(transition, draws, 0.0, tuned.diverging, len(some), tuner=tuner, along=self.along)
-        return found, _elsewhere(reached, lowest)
+        return found, _near_other_modes(reached, lowest)
 
 
-def _elsewhere(reached: Iterable[tuple[_Start, bool]], level: float) -> list[_Start]:
-    """Return the starts that may be about another mode: of those that did not come near, those that are not stuck.
+def _near_other_modes(reached: Iterable[tuple[_Start, bool]], level: float) -> list[_Start]:
+    """Return the starts that may be near other modes: not those that reached this one, or that are stuck far below it.
 
-    If the density is lower by more than 1 for each parameter, the mode would have to be e times as wide in every
+    If the density is lower by more than 1 for each parameter, a mode would have to be e times as wide in every
     direction to hold as much of the posterior.
     """
     return [one for one, is_near in reached if not is_near and one.density >= level - len(one.precision)]
@@ -167,7 +172,7 @@ def _dynamics(split: Split) -> Dynamics:
 
 
 class _Start(NamedTuple):
-    """A start from random parameters, and how far it came."""
+    """A start from random parameters, with its last draws."""
 
     draws: FloatArray
     """Shape (n, dim): the second half of the last window."""
@@ -182,8 +187,8 @@ class _Start(NamedTuple):
         theta = find_start(model, dim, rng, radius=_RADIUS)
         return cls(theta[np.newaxis], model.log_density(theta), np.ones(dim), rng)
 
-    def continued(self, posterior: Dynamics, windows: Sequence[int], check: Callable[[], None]) -> _Start:
-        """Return the start after windows with a diagonal metric."""
+    def run_windows(self, posterior: Dynamics, windows: Sequence[int], check: Callable[[], None]) -> _Start:
+        """Sample in windows with a diagonal metric; return the start with the last draws."""
         kept, precision, plain = self.draws, self.precision, Coordinates.plain(len(self.precision))
         for n in windows:
             system = posterior.hamiltonian(kept[-1], Metric.of(sp.csc_array(sp.diags_array(precision))), plain)
@@ -192,18 +197,18 @@ class _Start(NamedTuple):
             precision = 1 / (weight * kept.var(axis=0) + (1 - weight) * _PRIOR_VARIANCE)
         return _Start(kept, posterior.model.log_density(kept[-1]), precision, self.rng)
 
-    def approached(
+    def approach(
         self, posterior: Dynamics, inner: NoUTurn, least: float, check: Callable[[], None]
     ) -> tuple[_Start, bool]:
-        """Return the start with draws by a tuned metric, and whether this suits: if not, they are about another mode.
+        """Sample with a tuned metric; return the start with these draws, and whether the metric suits.
 
-        More windows come first as long as the density is below the least, though not for ever.
+        If the density is below ``least``, windows with the diagonal metric come first, at most `_CONTINUED` times.
         """
         start = self
         for _ in range(_CONTINUED):
             if start.density >= least:
                 break
-            start = start.continued(posterior, _LATER, check)
+            start = start.run_windows(posterior, _LATER, check)
         theta, system = start.draws[-1], posterior.hamiltonian(inner.centre, inner.metric, inner.coordinates)
         before = 0.0
         for _ in range(_ROUNDS):
