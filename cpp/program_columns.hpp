@@ -217,7 +217,7 @@ class ProgramColumns {
   template <int order>
   void evaluate(const unary::Function& function, const double* x, double* value, double* slope, double* curve) const {
     double* out[] = {value, slope, curve};
-    unary::derivatives<order>(function, x, count_, out);
+    unary::derivatives(function, x, count_, order, out);
   }
 
   // Passes numbers of an operation on to what it reads, to the gradient from an argument, and returns whether that is all: the

@@ -358,12 +358,64 @@ inline void log_bessel(double x, int n, Derivatives& out) {
   }
 }
 
+// The functions of nearly all likelihoods at n points, in vectors: derivatives up to an order of at most 2, a row each.
+namespace columns {
+
+using Rows = double* const*;
+
+inline void exp(const double* x, std::size_t n, int order, Rows out) {
+  vector_math::exp(x, n, out[0]);
+  for (int k = 1; k <= order; ++k) std::copy_n(out[0], n, out[k]);
+}
+
+inline void softplus(const double* x, std::size_t n, int order, Rows out) {
+  if (order == 0) return vector_math::softplus(x, n, out[0]);
+  if (order == 1) return vector_math::softplus(x, n, out[0], out[1]);
+  vector_math::softplus(x, n, out[0], out[1], out[2]);
+}
+
+inline void inv_logit(const double* x, std::size_t n, int order, Rows out) {
+  if (order == 0) return vector_math::inv_logit(x, n, out[0]);
+  double *p = out[0], *complement = out[1];
+  vector_math::inv_logit(x, n, p, complement);
+  if (order == 2)
+    for (std::size_t j = 0; j < n; ++j) out[2][j] = p[j] * complement[j] * (complement[j] - p[j]);
+  for (std::size_t j = 0; j < n; ++j) complement[j] *= p[j];
+}
+
+// Derivatives after one of order `last`, that of a power of x.
+inline void powers_of(const double* x, std::size_t n, double exponent, int last, int order, Rows out) {
+  for (int k = last; k < order; ++k)
+    for (std::size_t j = 0; j < n; ++j) out[k + 1][j] = out[k][j] * ((exponent - (k - last)) / x[j]);
+}
+inline void inv(const double* x, std::size_t n, int order, Rows out) {
+  for (std::size_t j = 0; j < n; ++j) out[0][j] = 1 / x[j];
+  powers_of(x, n, -1, 0, order, out);
+}
+inline void sqrt(const double* x, std::size_t n, int order, Rows out) {
+  for (std::size_t j = 0; j < n; ++j) out[0][j] = std::sqrt(x[j]);
+  powers_of(x, n, 0.5, 0, order, out);
+}
+inline void log(const double* x, std::size_t n, int order, Rows out) {
+  vector_math::log(x, n, out[0]);
+  if (order > 0) inv(x, n, order - 1, out + 1);
+}
+inline void square(const double* x, std::size_t n, int order, Rows out) {
+  for (std::size_t j = 0; j < n; ++j) out[0][j] = x[j] * x[j];
+  if (order > 0)
+    for (std::size_t j = 0; j < n; ++j) out[1][j] = 2 * x[j];
+  if (order > 1) std::fill_n(out[2], n, 2.0);
+}
+
+}  // namespace columns
+
 // Turning points of each derivative, from order 0 on, and the open interval on which the function is defined.
 struct Function {
   const char* name;
   At at;
   double from, to;
   std::vector<std::vector<double>> turns;
+  void (*columns)(const double* x, std::size_t n, int order, columns::Rows out) = nullptr;
   double period = 0;  // turns are repeated so
 };
 
@@ -374,15 +426,15 @@ inline const std::vector<Function>& functions() {
       fifth{-3.1443184061549343, -0.8426329481294081, 0.8426329481294081, 3.1443184061549343},
       sixth{-3.9360983706, -1.5133518472, 0, 1.5133518472, 3.9360983706};
   static const std::vector<Function> all{
-      {"exp", exp, -inf, inf, {}},
-      {"log", log, 0, inf, {}},
+      {"exp", exp, -inf, inf, {}, columns::exp},
+      {"log", log, 0, inf, {}, columns::log},
       {"log1p", log1p, -1, inf, {}},
-      {"log1p_exp", softplus, -inf, inf, {{}, {}, second, third, fourth, fifth}},
-      {"inv_logit", inv_logit, -inf, inf, {{}, second, third, fourth, fifth, sixth}},
+      {"log1p_exp", softplus, -inf, inf, {{}, {}, second, third, fourth, fifth}, columns::softplus},
+      {"inv_logit", inv_logit, -inf, inf, {{}, second, third, fourth, fifth, sixth}, columns::inv_logit},
       {"log1m_exp", log1m_exp, -inf, 0, {}},
-      {"square", square, -inf, inf, {{0}}},
-      {"inv", inv, 0, inf, {}},
-      {"sqrt", sqrt, 0, inf, {}},
+      {"square", square, -inf, inf, {{0}}, columns::square},
+      {"inv", inv, 0, inf, {}, columns::inv},
+      {"sqrt", sqrt, 0, inf, {}, columns::sqrt},
       {"lgamma", lgamma, 0, inf, {{1.4616321449683623}}},
       {"digamma", digamma, 0, inf, {}},
       {"std_normal_lcdf",
@@ -391,7 +443,7 @@ inline const std::vector<Function>& functions() {
        inf,
        {{}, {}, {}, {1.0023693422683706}, {-0.0298336209260591, 2.0712889388088740},
         {-0.8711321749891587, 1.2313322903511885, 2.7456389097167838}}},
-      {"cos", cos, -inf, inf, {{0}, {1.5707963267948966}, {0}, {1.5707963267948966}, {0}, {1.5707963267948966}}, 3.14159265358979324},
+      {"cos", cos, -inf, inf, {{0}, {1.5707963267948966}, {0}, {1.5707963267948966}, {0}, {1.5707963267948966}}, nullptr, 3.14159265358979324},
       {"atan", atan, -inf, inf, {{}, atan_turns(1), atan_turns(2), atan_turns(3), atan_turns(4), atan_turns(5)}},
       {"std_normal_log_qf", normal_quantile, -inf, 0, {}},
       {"log_bessel_i0_root", log_bessel, -1, inf, {}},
@@ -412,21 +464,9 @@ inline const Function& log1p_exp() {
 // Whether n numbers are all the same, as functions of a parameter that observations share are: then one value is enough.
 inline bool are_one(const double* x, std::size_t n) { return std::equal(x + 1, x + n, x); }
 
-// Derivatives from order 0 at n >= 1 points, a row each, in vectors for the functions of nearly all likelihoods.
-template <int order>
-void derivatives(const Function& g, const double* x, std::size_t n, double* const* out) {
-  static_assert(order <= 2);
-  if (g.at == exp) {
-    vector_math::exp(x, n, out[0]);
-    for (int k = 1; k <= order; ++k) std::copy_n(out[0], n, out[k]);
-    return;
-  }
-  if (g.at == softplus) {
-    if constexpr (order == 0) vector_math::softplus(x, n, out[0]);
-    if constexpr (order == 1) vector_math::softplus(x, n, out[0], out[1]);
-    if constexpr (order == 2) vector_math::softplus(x, n, out[0], out[1], out[2]);
-    return;
-  }
+// Derivatives from order 0 at n >= 1 points, a row each.
+inline void derivatives(const Function& g, const double* x, std::size_t n, int order, double* const* out) {
+  if (g.columns) return g.columns(x, n, order, out);
   Derivatives found;
   const std::size_t distinct = are_one(x, n) ? 1 : n;
   for (std::size_t j = 0; j < distinct; ++j) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "variants.hpp"
 
@@ -45,9 +46,9 @@ inline double exponential(double x) {
   return ((1 + (r + r * r * q)) * power_of_two(half)) * power_of_two(k - half);
 }
 
-// log(1 + u), 0 <= u <= 1, as twice the inverse hyperbolic tangent of s = u / (2 + u), s (1 + z q(z)) with z = s^2.
-inline double log_of_one_plus(double u) {
-  const double s = u / (2 + u), z = s * s;
+// log((1 + s) / (1 - s)), |s| <= 1 / 3, as twice the inverse hyperbolic tangent of s, s (1 + z q(z)) with z = s^2.
+inline double log_of_ratio(double s) {
+  const double z = s * s;
   double q = 0.0781528890046142522;
   q = q * z + 0.0374607189777538365;
   q = q * z + 0.0542258919744000741;
@@ -60,6 +61,28 @@ inline double log_of_one_plus(double u) {
   q = q * z + 0.199999999999997613;
   q = q * z + 0.333333333333333334;
   return 2 * (s + s * (z * q));
+}
+
+// log(1 + u), 0 <= u <= 1.
+inline double log_of_one_plus(double u) { return log_of_ratio(u / (2 + u)); }
+
+// log(x) = k log(2) + log(m), sqrt(1/2) <= m <= sqrt(2). Numbers with few digits are scaled first.
+inline double logarithm(double x) {
+  constexpr double least = std::numeric_limits<double>::min(), most = std::numeric_limits<double>::max();
+  constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const double scaled = x < least ? x * 18014398509481984.0 : x;  // 2^54
+  const std::uint64_t bits = bits_of(scaled), mantissa = (bits & 0x000fffffffffffff) | bits_of(1.0);
+  // 2^52 with the exponent as its lowest bits.
+  const std::uint64_t exponent = (bits >> 52) | bits_of(4503599627370496.0);
+  double m, k;
+  std::memcpy(&m, &mantissa, sizeof m);
+  std::memcpy(&k, &exponent, sizeof k);
+  const bool halves = m > 1.4142135623730951;
+  m = halves ? 0.5 * m : m;
+  k = k - (4503599627370496.0 + 1023) + (halves ? 1.0 : 0.0) - (x < least ? 54.0 : 0.0);
+  const double found = k * 0.693147180369123816490 + (k * 1.90821492927058770002e-10 + log_of_ratio((m - 1) / (m + 1)));
+  const double beyond = x > most ? inf : found;
+  return x > 0 ? beyond : (x == 0 ? -inf : nan);
 }
 
 // log(1 + e^x), with e^-|x|.
@@ -112,6 +135,25 @@ STANSUB_VARIANTS void softplus(const double* x, std::size_t n, double* value, do
     slope[i] = (at < 0 ? small : 1.0) / both;
     curve[i] = small / (both * both);
   }
+}
+
+STANSUB_VARIANTS void inv_logit(const double* x, std::size_t n, double* value) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const double small = exponential(x[i] < 0 ? x[i] : -x[i]);
+    value[i] = (x[i] < 0 ? small : 1.0) / (1 + small);
+  }
+}
+
+STANSUB_VARIANTS void inv_logit(const double* x, std::size_t n, double* value, double* complement) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const double small = exponential(x[i] < 0 ? x[i] : -x[i]), large_share = 1 / (1 + small), small_share = small * large_share;
+    value[i] = x[i] < 0 ? small_share : large_share;
+    complement[i] = x[i] < 0 ? large_share : small_share;
+  }
+}
+
+STANSUB_VARIANTS void log(const double* x, std::size_t n, double* value) {
+  for (std::size_t i = 0; i < n; ++i) value[i] = logarithm(x[i]);
 }
 
 STANSUB_VARIANTS std::int32_t dot(const std::int16_t* a, const std::int16_t* b, std::size_t n) {

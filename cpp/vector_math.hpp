@@ -14,6 +14,13 @@ void softplus(const double* x, std::size_t n, double* value);
 void softplus(const double* x, std::size_t n, double* value, double* slope);
 void softplus(const double* x, std::size_t n, double* value, double* slope, double* curve);
 
+// 1 / (1 + e^-x); and one minus it, without cancellation.
+void inv_logit(const double* x, std::size_t n, double* value);
+void inv_logit(const double* x, std::size_t n, double* value, double* complement);
+
+// log(x), within two units in the last place.
+void log(const double* x, std::size_t n, double* value);
+
 // The dot product of two vectors.
 std::int32_t dot(const std::int16_t* a, const std::int16_t* b, std::size_t n);
 

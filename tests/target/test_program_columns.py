@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from stansub import _loop
 from stansub.target.programs import SIDES, Code, ProgramFamily
@@ -73,6 +74,23 @@ def test_derivatives_are_those_of_jets(name: str) -> None:
     expected = np.array([[2 * jets[3], jets[4]], [jets[4], 2 * jets[5]]])
     np.testing.assert_allclose(curves, expected, rtol=1e-10, atol=1e-12)
     assert np.ptp(curves[0, 0]) > 0
+
+
+def test_logarithms_are_precise_everywhere() -> None:
+    given = family([("argument", 0, 0), ("log", 0, 0)])
+    x = np.r_[np.exp(np.linspace(-744, 709, N - 12)), 1 + 1e-9 * np.arange(-3, 4), 0, -1, np.inf, np.nan, 5e-324]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        expected = np.log(x)
+    np.testing.assert_allclose(given.log_lik(np.array([x, x])), expected, rtol=5e-16)
+
+
+def test_tails_of_inverse_logits_keep_their_slopes() -> None:
+    given = family([("argument", 0, 0), ("inv_logit", 0, 0)])
+    x = np.linspace(-700, 700, N)
+    value, slope, curve = (one.reshape(-1, N)[0] for one in given.derivatives((0, 1, 2), np.array([x, x])))
+    p, rest = expit(x), expit(-x)
+    for made, expected in ((value, p), (slope, p * rest), (curve, p * rest * (rest - p))):
+        np.testing.assert_allclose(made, expected, rtol=2e-15, atol=1e-310)
 
 
 def test_values_keep_kinks_that_gradients_smooth() -> None:
