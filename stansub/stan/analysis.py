@@ -26,6 +26,7 @@ from stansub.stan.passes.rewrite import reserve_names, takes_metric
 from stansub.stan.passes.scaled_effects import undeclared, with_scaled_effects
 from stansub.stan.passes.series.residuals import with_residuals
 from stansub.stan.passes.series.rows import N_ROWS
+from stansub.stan.passes.series.units import by_units, unit_size
 from stansub.stan.passes.tuple_elements import with_tuple_elements
 from stansub.stan.reading.reach import Reach, Term, entries, terms
 from stansub.stan.reading.remarks import Remark
@@ -82,12 +83,18 @@ class Analysis:
     @cached_property
     def size(self) -> str:
         """Return the integer that counts the observations, as far as the text shows; empty if there is none."""
-        return main_size(self.program)
+        units = unit_size(inlined(self.program)) if self.of_units else ""
+        return units or main_size(self.program)
 
     @cached_property
     def rewriting(self) -> Rewriting:
         """Return the program that passes write, and which passes applied."""
         return rewriting(self.program)
+
+    @property
+    def of_units(self) -> bool:
+        """Return whether the observations are units with their own parameters, each with several outcomes."""
+        return by_units.name in self.rewriting.passes
 
     @cached_property
     def counted(self) -> str:
@@ -121,7 +128,7 @@ class Analysis:
     def table(self) -> frozenset[str]:
         """Return the sizes of tables of outcomes whose cells are the observations; empty if their rows are."""
         is_over_rows = self.counted == N_ROWS and self.over_rows is not None
-        of_cells = is_over_rows and self.size in self.program.sizes_of_parameters
+        of_cells = is_over_rows and not self.of_units and self.size in self.program.sizes_of_parameters
         return frozenset(outcome_sizes(self.program)) if of_cells else frozenset()
 
     def is_per_observation(self, declaration: Declaration, sizes: Collection[str]) -> bool:
