@@ -806,6 +806,8 @@ REFUSED = {
     "row_vector[4] v = append_col(b', o'); z ~ normal(v[1], s);": "may be rows or columns",
     "target += student_t_lcdf(w | s, a, 1); z ~ normal(a, s);": "student_t_lcdf of parameters is not supported",
     "target += trigamma(a); z ~ normal(trigamma(s), s);": "trigamma of parameters is not supported",
+    "z ~ uniform(a, s);": "^the density uniform of parameters is not supported$",
+    "tuple(real, real) t = (a, s); z ~ normal(2 * t.1 + 1, s);": r"^`t\.1` is not supported$",
     "a ~ normal(0, s);": "no statement adds a term for each observation",
     "for (n in 2:N) target += normal_lpdf(z[n] | z[n - 1] * a, s);": "no statement adds a term for each observation",
 }
@@ -815,6 +817,15 @@ REFUSED = {
 def test_what_cannot_be_followed_is_refused_in_a_line(model: str) -> None:
     with pytest.raises((NotFollowedError, NoPredictorsError), match=REFUSED[model]):
         made(model)
+
+
+def test_conditions_on_parameters_are_numbers_as_arguments() -> None:
+    found, values = made("int q = a > 0; for (n in 1:N) z[n] ~ normal(q + to_int(5 * z[n]), s);")
+    z = values["z"]
+    for theta in points():
+        at = Point(theta, values)
+        expected = stats.norm.logpdf(z, (at.a > 0) + np.trunc(5 * z), at.s)
+        np.testing.assert_allclose(found.log_lik(theta), expected, rtol=1e-9)
 
 
 def test_what_an_observation_takes_from_the_one_before_is_no_number() -> None:

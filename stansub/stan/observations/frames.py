@@ -13,6 +13,9 @@ from stansub.stan.observations.containers import Across, Rows, Total, Value, cho
 from stansub.stan.observations.rowwise import Mask, NotFollowedError
 from stansub.stan.syntax import Expression as Node
 
+# Errors of values of other kinds than a function or an operator has rules for.
+UNSUPPORTED = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
+
 
 @dataclass(frozen=True)
 class Reason:

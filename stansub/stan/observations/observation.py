@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from stansub.stan.observations import cases, containers
 from stansub.stan.observations.branches import Sign, joined
-from stansub.stan.observations.builtins import FUNCTIONS, SIZED, SIZES, Density, call, density
+from stansub.stan.observations.builtins import FUNCTIONS, SIZED, SIZES, Density, call, density, truncation
 from stansub.stan.observations.containers import Rows, Total, Value, chosen, empty, is_known, simplest, total
 from stansub.stan.observations.elementary import by_value
-from stansub.stan.observations.frames import Frame, Reason, either
+from stansub.stan.observations.frames import UNSUPPORTED, Frame, Reason, either
 from stansub.stan.observations.indexing import Index, elements, is_own, length, part, replaced, subscripted
-from stansub.stan.observations.operators import Count, counts, decided, infix, is_integer, prefix, stacked
+from stansub.stan.observations.operators import Count, counts, decided, infix, literal, prefix, stacked
 from stansub.stan.observations.parameters import unconstrained
 from stansub.stan.observations.rowwise import Expression, NestedError, NotFollowedError, Number, data, select
 from stansub.stan.passes.rewrite import in_one_slice
@@ -158,7 +158,7 @@ class _Walk:
                     cases.each_case(error, partial(self.run, statements[k:], frame), frame, self.n)
                     return
                 self._give_up(one, str(error), frame)
-            except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError):
+            except UNSUPPORTED:
                 self._give_up(one, f"`{shortened(one)}` is not supported", frame)
 
     def _count(self) -> None:
@@ -259,21 +259,9 @@ class _Walk:
         arguments = [self.of(node, frame) for node in (one.left, *one.distribution.arguments)]
         name = one.distribution.name
         value = self._density(name, arguments)
-        least = 1 if is_integer(arguments[0]) else 0
         for bounds in one.truncation:
             low, high = (None if isinstance(item, Slice) else self.of(item, frame) for item in bounds.items)
-            low = None if low is None else low - least
-            tails = [
-                self._call(f"{name}_{end}", [at, *arguments[1:]])
-                for end, at in (("lccdf", low), ("lcdf", high))
-                if at is not None
-            ]
-            if low is not None and high is not None:
-                below = [self._call(f"{name}_lcdf", [at, *arguments[1:]]) for at in (high, low)]
-                tails = [self._call("log_diff_exp", below)]
-            if isinstance(arguments[0], np.ndarray | Rows):
-                raise NotFollowedError("the truncation of a container is not supported")
-            value = value - tails[0]
+            value = value - truncation(name, arguments, low, high, self._call)
         return value
 
     def _branch(self, condition: Value, then: Sequence[Statement], orelse: Sequence[Statement], frame: Frame) -> None:
@@ -380,45 +368,52 @@ class _Walk:
 
     def of(self, node: Node, frame: Frame) -> Value:
         """Return the value of an expression."""
-        match node := subscripted(node):
-            case Literal(text):
-                return int(text.replace("_", "")) if text.replace("_", "").isdigit() else float(text.replace("_", ""))
-            case Name(name):
-                if name not in frame.values:
-                    raise NotFollowedError(f"the value of {name} is unknown")
-                value = frame.values[name]
-                if isinstance(value, Reason):
-                    raise NotFollowedError(value.text)
-                return value
-            case Subscript():
-                base, indices = flat(node)
-                value = self.of(base, frame)
-                return part(value, [self._index(index, frame, value, k) for k, index in enumerate(indices)], self.n)
-            case Group("[" | "{", items):
-                return simplest(stacked([self.of(one, frame) for one in items]))
-            case Prefix(operator, operand):
-                return prefix(operator, self.of(operand, frame), self.n)
-            case Transpose(operand):
-                return FUNCTIONS["transpose"]([self.of(operand, frame)], self.n)
-            case Infix("&&" | "||" as operator, left, right):
-                first = self.of(left, frame)
-                if not isinstance(first, Expression | Sign) and bool(first) == (operator == "||"):
-                    return int(bool(first))
-                return infix(operator, first, self.of(right, frame), self.n)
-            case Infix("*", left, right) if id(node) in self.outer_products:
-                return containers.product(self._as_matrix(left, frame), self._as_matrix(right, frame), self.n)
-            case Infix(operator, left, right):
-                return infix(operator, self.of(left, frame), self.of(right, frame), self.n)
-            case Choice(condition, then, orelse):
-                return self._choice(condition, then, orelse, frame)
-            case Call("to_matrix", (operand,)):
-                return self._as_matrix(operand, frame)
-            case Call("rep_matrix", (operand, size)):
-                return containers.repeated(self.of(operand, frame), self.types.of(operand), self._scalar(size, frame))
-            case Call(name, arguments):
-                of = self._settled if name in SIZED else self.of
-                return cases.by_cases(lambda: self._call(name, [of(one, frame) for one in arguments]), frame)
-        raise NotFollowedError(f"`{node}` is not supported")
+        try:
+            match node := subscripted(node):
+                case Literal(text):
+                    return literal(text)
+                case Name(name):
+                    if name not in frame.values:
+                        raise NotFollowedError(f"the value of {name} is unknown")
+                    value = frame.values[name]
+                    if isinstance(value, Reason):
+                        raise NotFollowedError(value.text)
+                    return value
+                case Subscript():
+                    base, indices = flat(node)
+                    value = self.of(base, frame)
+                    return part(value, [self._index(index, frame, value, k) for k, index in enumerate(indices)], self.n)
+                case Group("[" | "{", items):
+                    return simplest(stacked([self.of(one, frame) for one in items]))
+                case Prefix(operator, operand):
+                    return prefix(operator, self.of(operand, frame), self.n)
+                case Transpose(operand):
+                    return FUNCTIONS["transpose"]([self.of(operand, frame)], self.n)
+                case Infix("&&" | "||" as operator, left, right):
+                    first = self.of(left, frame)
+                    if not isinstance(first, Expression | Sign) and bool(first) == (operator == "||"):
+                        return int(bool(first))
+                    return infix(operator, first, self.of(right, frame), self.n)
+                case Infix("*", left, right) if id(node) in self.outer_products:
+                    return containers.product(self._as_matrix(left, frame), self._as_matrix(right, frame), self.n)
+                case Infix(operator, left, right):
+                    return infix(operator, self.of(left, frame), self.of(right, frame), self.n)
+                case Choice(condition, then, orelse):
+                    return self._choice(condition, then, orelse, frame)
+                case Call("to_matrix", (operand,)):
+                    return self._as_matrix(operand, frame)
+                case Call("rep_matrix", (operand, size)):
+                    return containers.repeated(
+                        self.of(operand, frame), self.types.of(operand), self._scalar(size, frame)
+                    )
+                case Call(name, arguments):
+                    of = self._settled if name in SIZED else self.of
+                    return cases.by_cases(lambda: self._call(name, [of(one, frame) for one in arguments]), frame)
+        except NotFollowedError:
+            raise
+        except UNSUPPORTED:  # the innermost expression says most
+            pass
+        raise NotFollowedError(f"`{shortened(str(node))}` is not supported")
 
     def _as_matrix(self, node: Node, frame: Frame) -> Value:
         return containers.as_matrix(self.of(node, frame), self.types.of(node))
