@@ -6,10 +6,10 @@ Nothing here is proved. With data, a numerical proof decides whether a likelihoo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stansub.errors import InputError
 from stansub.stan.effects import effects, multiplies, selected
@@ -165,10 +165,13 @@ class Analysis:
         """Return what the text suggests about moves of the chains."""
         return _hints(self, size or self.size)
 
-    def undeclared(self, size: str = "") -> tuple[str, ...]:
-        """Return the effects whose products with other parameters in the likelihood are not declared as variables."""
+    def undeclared(self, size: str = "", values: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+        """Return the effects whose products with other parameters in the likelihood are not declared as variables.
+
+        ``values`` of data, as far as known, show for which a declaration would be of use.
+        """
         program, sizes = self.over_data(size)
-        return undeclared(program, *sizes)
+        return undeclared(program, *sizes, values=values)
 
     def likelihood_split(self, *sizes: str) -> LikelihoodSplit:
         """Return the program in two parts, for a surrogate posterior, given integers that count the observations.
