@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.stan.observations import cases, containers
-from stansub.stan.observations.branches import Sign, joined
+from stansub.stan.observations.branches import UNDECIDED, Sign, joined
 from stansub.stan.observations.builtins import FUNCTIONS, SIZED, SIZES, Density, call, density, truncation
 from stansub.stan.observations.containers import Rows, Total, Value, chosen, empty, is_known, simplest, total
 from stansub.stan.observations.elementary import by_value
@@ -206,6 +206,8 @@ class _Walk:
                     frame.live = np.zeros_like(frame.live)
             case Empty() | Perform(Call("print" | "reject" | "fatal_error")):
                 pass
+            case Jump(word):
+                frame.jump(word, self.n)
             case Perform(Call(name, arguments)):
                 self._perform(name, [self.of(each, frame) for each in arguments], frame)
             case _:
@@ -276,6 +278,8 @@ class _Walk:
 
     def _join(self, condition: Sign, then: Sequence[Statement], orelse: Sequence[Statement], frame: Frame) -> None:
         """Run both sides of a branch on parameters, and join what they assign, add and return."""
+        if any(find(Jump, [*then, *orelse])):
+            raise NotFollowedError(UNDECIDED)
         before, term, returned, live = dict(frame.values), self.term, frame.returned, frame.live
         sides = []
         try:
@@ -304,9 +308,11 @@ class _Walk:
         ends = [self.of(node, frame) for node in (one.lower, one.upper)]
         low, high = (decided(end, "the length of a loop depends on parameters") for end in ends)
         if np.ndim(low) or np.ndim(high):
-            for k, runs in cases.iterations(*np.broadcast_arrays(low, high)):
-                frame.values[one.variable] = k
-                self._branch(data(runs), one.body, (), frame)
+            with frame.looping():
+                for k, runs in cases.iterations(*np.broadcast_arrays(low, high)):
+                    frame.values[one.variable] = k
+                    self._branch(data(runs), one.body, (), frame)
+                    frame.rejoin("continue")
             return
         self._turns(one, self.own if (low, high) == (1, self.n) else None, range(int(low), int(high) + 1), frame)
 
@@ -320,30 +326,25 @@ class _Walk:
         lasting = (writes(one) - own_names) & frame.values.keys()
         leaves = any(find(Jump, [one])) or any(find(Return, [one]))
         adds_alone, before = has_terms(one) and not lasting and not leaves, self.term
-        for k, value in enumerate(values):
-            if adds_alone and k == _TRIED and self.term is before:
-                return  # no term depends on the observations
-            frame.values[one.variable] = value
-            try:
-                self.run(one.body, frame)
-            except NestedError as error:  # each iteration depends on the one before
-                raise NotFollowedError(str(error)) from error
-            if frame.is_over:
-                return
+        with frame.looping():
+            for k, value in enumerate(values):
+                if (adds_alone and k == _TRIED and self.term is before) or frame.is_over:
+                    break  # no term depends on the observations, or all of them have left
+                frame.values[one.variable] = value
+                try:
+                    self.run(one.body, frame)
+                except NestedError as error:  # each iteration depends on the one before
+                    raise NotFollowedError(str(error)) from error
+                frame.rejoin("continue")
 
     def _repeat(self, condition: Node, body: Sequence[Statement], frame: Frame) -> None:
         """Run a loop while a condition holds, for the observations for which it holds."""
-        over = np.zeros(self.n, bool)
-        while not frame.is_over:
-            self._count()
-            holds = decided(self.of(condition, frame))
-            live = np.ones(self.n, bool) if frame.live is None else frame.live
-            over |= live & ~np.asarray(holds, bool)
-            frame.live = None if np.all(holds) and live.all() else live & np.asarray(holds, bool)
-            if frame.live is not None and not frame.live.any():
-                break
-            self.run(body, frame)
-        frame.live = None if over.all() else over
+        with frame.looping():
+            while not frame.is_over:
+                self._count()
+                frame.jump("break", self.n, ~np.asarray(decided(self.of(condition, frame)), bool))
+                self.run(body, frame)
+                frame.rejoin("continue")
 
     def _in_rows(self, one: For | ForEach, each: Value, frame: Frame) -> bool:
         """Run a loop over the observations for all of them at once; return False if iterations depend on each other."""
@@ -352,7 +353,10 @@ class _Walk:
         own = frame.begin_rows(lasting)
         frame.values[one.variable] = each
         try:
-            self.run(one.body, frame)
+            with frame.looping():
+                self.run(one.body, frame)
+                if "break" in frame.jumped:
+                    raise NotFollowedError("`break;` leaves the loop over the observations")
             wrong = [name for name in lasting if isinstance(frame.values.get(name), Reason)]
         finally:
             frame.end_rows(own, outside)
