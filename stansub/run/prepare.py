@@ -262,7 +262,8 @@ def _products(posterior: Posterior, config: SampleConfig) -> tuple[Chosen, ...]:
     """Return a note of effects whose products with other parameters are not declared; empty if there are none."""
     if not posterior.program.code:
         return ()
-    effects = posterior.analysis.undeclared(config.observations or "")
+    values = {name: value for text in posterior.followed for name, value in text.values.values.items()}
+    effects = posterior.analysis.undeclared(config.observations or "", values)
     return (ProductsLeft(effects),) if effects else ()
 
 

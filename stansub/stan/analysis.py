@@ -6,10 +6,10 @@ Nothing here is proved. With data, a numerical proof decides whether a likelihoo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stansub.errors import InputError
 from stansub.stan.effects import effects, multiplies, selected
@@ -26,6 +26,7 @@ from stansub.stan.passes.rewrite import reserve_names, takes_metric
 from stansub.stan.passes.scaled_effects import undeclared, with_scaled_effects
 from stansub.stan.passes.series.residuals import with_residuals
 from stansub.stan.passes.series.rows import N_ROWS
+from stansub.stan.passes.series.units import by_units, unit_size
 from stansub.stan.passes.tuple_elements import with_tuple_elements
 from stansub.stan.reading.reach import Reach, Term, entries, terms
 from stansub.stan.reading.remarks import Remark
@@ -82,12 +83,18 @@ class Analysis:
     @cached_property
     def size(self) -> str:
         """Return the integer that counts the observations, as far as the text shows; empty if there is none."""
-        return main_size(self.program)
+        units = unit_size(inlined(self.program)) if self.of_units else ""
+        return units or main_size(self.program)
 
     @cached_property
     def rewriting(self) -> Rewriting:
         """Return the program that passes write, and which passes applied."""
         return rewriting(self.program)
+
+    @property
+    def of_units(self) -> bool:
+        """Return whether the observations are units with their own parameters, each with several outcomes."""
+        return by_units.name in self.rewriting.passes
 
     @cached_property
     def counted(self) -> str:
@@ -121,7 +128,7 @@ class Analysis:
     def table(self) -> frozenset[str]:
         """Return the sizes of tables of outcomes whose cells are the observations; empty if their rows are."""
         is_over_rows = self.counted == N_ROWS and self.over_rows is not None
-        of_cells = is_over_rows and self.size in self.program.sizes_of_parameters
+        of_cells = is_over_rows and not self.of_units and self.size in self.program.sizes_of_parameters
         return frozenset(outcome_sizes(self.program)) if of_cells else frozenset()
 
     def is_per_observation(self, declaration: Declaration, sizes: Collection[str]) -> bool:
@@ -158,10 +165,13 @@ class Analysis:
         """Return what the text suggests about moves of the chains."""
         return _hints(self, size or self.size)
 
-    def undeclared(self, size: str = "") -> tuple[str, ...]:
-        """Return the effects whose products with other parameters in the likelihood are not declared as variables."""
+    def undeclared(self, size: str = "", values: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+        """Return the effects whose products with other parameters in the likelihood are not declared as variables.
+
+        ``values`` of data, as far as known, show for which a declaration would be of use.
+        """
         program, sizes = self.over_data(size)
-        return undeclared(program, *sizes)
+        return undeclared(program, *sizes, values=values)
 
     def likelihood_split(self, *sizes: str) -> LikelihoodSplit:
         """Return the program in two parts, for a surrogate posterior, given integers that count the observations.

@@ -59,7 +59,7 @@ FUNCTIONS: dict[str, Any] = {
     "max": lambda *x: np.max(x) if np.size(x) else 0.0,
     "size": len,
     "rows": len,
-    "rep_array": lambda x, n: np.full((n, *np.shape(x)), x),
+    "rep_array": lambda x, *n: np.full((*n, *np.shape(x)), x),
     "to_vector": np.asarray,
     "to_row_vector": np.asarray,
     "rep_vector": lambda x, n: np.full(n, float(x)),
@@ -80,6 +80,7 @@ FUNCTIONS: dict[str, Any] = {
     "binomial_lpmf": lambda y, n, p: np.sum(scipy.stats.binom.logpmf(y, n, p)),
     "binomial_logit_lpmf": lambda y, n, a: np.sum(scipy.stats.binom.logpmf(y, n, scipy.special.expit(a))),
     "categorical_lpmf": lambda y, p: np.sum(np.log(p[y - 1])),
+    "categorical_logit_lpmf": lambda y, a: np.sum((a - np.logaddexp.reduce(a))[y - 1]),
     "multinomial_lpmf": lambda y, p: scipy.stats.multinomial.logpmf(y, np.sum(y), p),
     "normal_lpdf": lambda y, m, s: np.sum(-0.5 * ((y - m) / s) ** 2 - np.log(s) - 0.5 * math.log(2 * math.pi)),
 }

@@ -184,8 +184,6 @@ OTHERS = [
     "for (j in 1 : J) v[j] ~ normal(a[j] + to_vector(x * to_matrix(c)), s);",
     "for (j in 1 : J) { vector[I] n = a[j] + b; v[j] ~ normal(n, sd(n)); }",
     "for (j in 1 : J) { vector[I] n = a[j] + b; n[1] = 0; v[j] ~ normal(n, s); }",
-    "for (j in 1 : J) { real n = a[j]; for (i in 1 : I) { y[j, i] ~ normal(n, s); n = y[j, i] * m; } }",
-    "for (j in 1 : J) { real n; for (i in 1 : I) { y[j, i] ~ normal(a[j] + n, s); n = y[j, i] * m; } }",
     "real n = 0; for (j in 1 : J) { n = n + a[j]; for (i in 1 : I) { y[j, i] ~ normal(a[j] + n, s); } }",
     # A single outcome, some rows, another row, joint densities, and what another statement computes for all cells.
     "for (j in 1 : J) y[j, 1] ~ normal(a[j], s);",

@@ -133,7 +133,7 @@ def test_the_complement_of_a_sum_of_many_products_visits_each_once() -> None:
     for _ in range(60):
         total = total + x * y
     assert is_same((1 - total).parts[1], total)
-    assert (1 - (x + (1 - x) * x)).kind == "product"
+    assert (1 - (x + (1 - x) * x)).kind == "square"
 
 
 def test_a_choice_between_recursions_is_a_recursion() -> None:

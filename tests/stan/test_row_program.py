@@ -113,6 +113,34 @@ def _normal_mass(low: Array, high: Array) -> Array:
     return np.asarray(special.ndtr(ends[1]) - special.ndtr(ends[0]))
 
 
+JUMPS = """for (n in 1:N) {
+  real m = 0; int i = 0; if (y[n] > 2) continue;
+  for (k in 1:3) { if (k == g[n]) continue; if (k > y[n] + 1) break; m += k * a;
+    for (l in 1:2) { if (c[n] > 0) break; m += w[n] * b[1]; } m += z[n]; }
+  while (i < g[n]) { i += 1; if (i == 2 && c[n] < 0) break; m += b[2]; }
+  for (k in 1:g[n]) { if (k > y[n]) { m += 1; continue; } if (c[n] == 0) break; m += k; }
+  z[n] ~ normal(m, s);
+}"""
+
+
+def jumps(t: Point, d: dict[str, Any]) -> Array:
+    """The log likelihoods of `JUMPS`, one after the other."""
+    found = np.zeros(N)
+    for n in range(N):
+        y, z, w, c, g = (d[name][n] for name in "yzwcg")
+        if y > 2:
+            continue
+        kept = [k for k in (1, 2, 3) if k != g and k <= y + 1]
+        mean = sum(kept) * t.a + len(kept) * z + (c <= 0) * 2 * len(kept) * w * t.b[0]
+        mean += (min(g, 1) if c < 0 else g) * t.b[1]
+        for k in range(1, g + 1):
+            if k <= y and c == 0:
+                break
+            mean += 1 if k > y else k
+        found[n] = stats.norm.logpdf(z, mean, t.s)
+    return found
+
+
 LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
     "observations_in_the_second_dimension": (
         "array[2, N] vector[3] q; array[2, N] real u; for (n in 1:N) { for (k in 1:3) { q[1, n, k] = a * k * w[n]; "
@@ -405,6 +433,7 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
         # Where it is written with operators, the constant is left out.
         lambda t, d: stats.norm.logpdf(d["z"], t.eta, t.s) + (d["z"] <= 0.5) * 0.5 * np.log(2 * np.pi),
     ),
+    "jumps": (JUMPS, jumps),
     "while": (
         "for (n in 1:N) target += sequential_lpmf(g[n] | a + xc[n] * b, o);",
         lambda t, d: np.select(
@@ -806,6 +835,9 @@ REFUSED = {
     "row_vector[4] v = append_col(b', o'); z ~ normal(v[1], s);": "may be rows or columns",
     "target += student_t_lcdf(w | s, a, 1); z ~ normal(a, s);": "student_t_lcdf of parameters is not supported",
     "target += trigamma(a); z ~ normal(trigamma(s), s);": "trigamma of parameters is not supported",
+    "z ~ uniform(a, s);": "^the density uniform of parameters is not supported$",
+    "tuple(real, real) t = (a, s); z ~ normal(2 * t.1 + 1, s);": r"^`t\.1` is not supported$",
+    "for (n in 1:N) { for (k in 1:3) { if (a > k) break; z[n] ~ normal(k, s); } }": "how often a loop runs",
     "a ~ normal(0, s);": "no statement adds a term for each observation",
     "for (n in 2:N) target += normal_lpdf(z[n] | z[n - 1] * a, s);": "no statement adds a term for each observation",
 }
@@ -815,6 +847,15 @@ REFUSED = {
 def test_what_cannot_be_followed_is_refused_in_a_line(model: str) -> None:
     with pytest.raises((NotFollowedError, NoPredictorsError), match=REFUSED[model]):
         made(model)
+
+
+def test_conditions_on_parameters_are_numbers_as_arguments() -> None:
+    found, values = made("int q = a > 0; for (n in 1:N) z[n] ~ normal(q + to_int(5 * z[n]), s);")
+    z = values["z"]
+    for theta in points():
+        at = Point(theta, values)
+        expected = stats.norm.logpdf(z, (at.a > 0) + np.trunc(5 * z), at.s)
+        np.testing.assert_allclose(found.log_lik(theta), expected, rtol=1e-9)
 
 
 def test_what_an_observation_takes_from_the_one_before_is_no_number() -> None:
@@ -1054,7 +1095,7 @@ def test_a_loop_that_ends_early_is_given_up() -> None:
       parameters { real a; }
       model { for (n in 1:N) target += y[n] * a - most * exp(a); }
     """
-    with pytest.raises(NotFollowedError, match="`break;` is not supported"):
+    with pytest.raises(NotFollowedError, match="`break;` leaves the loop over the observations"):
         follow(parse(text), {"N": 4, "y": np.array([1, 2, 3, 1])}, 4)
 
 

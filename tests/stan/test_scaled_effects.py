@@ -53,6 +53,9 @@ def values(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
     [
         (WHOLE.format("tau * z[g]"), {"vector[J] = z * tau"}),
         (LOOP.format("z[g[n]] * tau"), {"vector[J] = z * tau"}),
+        (WHOLE.format("(w .* rep_matrix(tau, J, 2))[g, 1]"), {"matrix[J, 2] = w .* rep_matrix(tau, J, 2)"}),
+        (WHOLE.format("(z .* (own + rep_vector(tau, J)))[g]"), {"vector[J] = z .* (own + rep_vector(tau, J))"}),
+        (WHOLE.format("c * (b .* exp(lambda))"), {"vector[K] = b .* exp(lambda)"}),
         (LOOP.format("x[n] * (tau + 1) * z[g[n]]"), {"vector[J] = z * (tau + 1)"}),
         (LOOP.format("z[g[n]] / tau - x[n]"), {"vector[J] = z / tau"}),
         (LOOP.format("(a + exp(s[1]) * z[g[n]]) * x[n]"), {"vector[J] = z * exp(s[1])"}),
@@ -205,6 +208,19 @@ def test_the_product_is_an_argument_of_the_likelihood(tmp_path: Path) -> None:
 def test_products_that_stay_are_named(model: str, left: tuple[str, ...], tmp_path: Path) -> None:
     """A declaration in the program would help only these."""
     assert Analysis.of(program(tmp_path, model)).undeclared("N") == left
+
+
+@pytest.mark.parametrize(
+    "model", [LOOP.format("own[h[n]] * (z[g[n]] - m[1, h[n]])"), WHOLE.format("own[h] .* (z[g] - w[h, 1])")]
+)
+def test_products_of_single_observations_are_not_named(model: str, tmp_path: Path) -> None:
+    """As in item response models: no declaration of them would help."""
+    analysis = Analysis.of(program(tmp_path, model))
+    crossed = {"g": np.repeat(np.arange(1, 7), 2), "h": np.tile([1, 2], 6)}
+    nested = {"g": np.repeat([1, 2, 3], 4), "h": np.repeat([1, 1, 2], 4)}
+    assert analysis.undeclared("N", crossed) == ()
+    effects = ("m", "z") if "m[" in model else ("w", "z")
+    assert analysis.undeclared("N", nested) == analysis.undeclared("N", {}) == effects
 
 
 def test_a_declared_product_is_none(tmp_path: Path) -> None:

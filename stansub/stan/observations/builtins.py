@@ -12,6 +12,7 @@ import numpy as np
 import scipy
 
 from stansub.stan.observations import expansions, tails
+from stansub.stan.observations.branches import Sign
 from stansub.stan.observations.containers import (
     Rows,
     Total,
@@ -47,18 +48,43 @@ class Density(NamedTuple):
 
 def density(name: str, arguments: Sequence[Value], n: int) -> tuple[Value, Density]:
     """Return the sum of the log densities of the outcomes, with the density."""
+    arguments = _numbers(arguments)
     if (with_product := PRODUCTS.get(name)) is not None:
         arguments = _with_predictor(name, arguments, n)
         name = with_product.density
-    if name in _CATEGORIES:
-        found = _over_categories(_CATEGORIES[name], arguments, n)
-    elif name in expansions.VECTORS:
-        found = _over_vectors(expansions.VECTORS[name], arguments, n)
-    elif name in expansions.DENSITIES:
-        found = elementwise(expansions.DENSITIES[name], arguments, n)
-    else:
-        raise NotFollowedError(f"the density {name} is not supported")
+    try:
+        if name in _CATEGORIES:
+            found = _over_categories(_CATEGORIES[name], arguments, n)
+        elif name in expansions.VECTORS:
+            found = _over_vectors(expansions.VECTORS[name], arguments, n)
+        elif name in expansions.DENSITIES:
+            found = elementwise(expansions.DENSITIES[name], arguments, n)
+        else:
+            raise NotFollowedError(f"the density {name} is not supported")
+    except OfDataError as error:
+        raise OfDataError(f"the density {name}") from error
     return total(found, n), Density(name, tuple(arguments))
+
+
+def truncation(
+    name: str, arguments: Sequence[Value], low: Value | None, high: Value | None, of: Callable[..., Value]
+) -> Value:
+    """Return the log of the probability between two bounds, either of which may be None; ``of`` calls functions."""
+    if isinstance(arguments[0], np.ndarray | Rows):
+        raise NotFollowedError("the truncation of a container is not supported")
+
+    def tail(end: str, at: Value) -> Value:
+        return of(f"{name}_{end}", [at, *arguments[1:]])
+
+    if low is None:
+        return 0.0 if high is None else tail("lcdf", high)
+    low = low - 1 if is_integer(arguments[0]) else low
+    return tail("lccdf", low) if high is None else of("log_diff_exp", [tail("lcdf", high), tail("lcdf", low)])
+
+
+def _numbers(arguments: Sequence[Value]) -> list[Value]:
+    """Return arguments with 1 or 0 for conditions on parameters."""
+    return [one.number if isinstance(one, Sign) else one for one in arguments]
 
 
 def of_one(x: Value, n: int) -> Value:
@@ -408,6 +434,6 @@ FUNCTIONS: dict[str, Builtin] = {
 def call(name: str, arguments: Sequence[Value], n: int) -> Value:
     """Return the value of a function of Stan's library."""
     try:
-        return FUNCTIONS[name](arguments, n)
+        return FUNCTIONS[name](_numbers(arguments), n)
     except OfDataError as error:
         raise OfDataError(name) from error

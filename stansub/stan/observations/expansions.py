@@ -287,6 +287,7 @@ ELEMENTARY: dict[str, Callable[..., Number]] = {
     "log_modified_bessel_first_kind": _log_bessel,
     "trigamma": known_only(lambda x: scipy.special.polygamma(1, x)),
     **{name: known_only(getattr(np, name)) for name in ("cbrt", "trunc", "floor", "ceil", "round")},
+    "to_int": known_only(lambda x: np.trunc(x).astype(np.int64)),
     "is_inf": known_only(np.isinf),
     "is_nan": known_only(np.isnan),
     "add": lambda x, y: x + y,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,9 @@ from stansub.stan.observations.branches import Sign, joined
 from stansub.stan.observations.containers import Across, Rows, Total, Value, chosen, elementwise, is_known, is_of_data
 from stansub.stan.observations.rowwise import Mask, NotFollowedError
 from stansub.stan.syntax import Expression as Node
+
+# Errors of values of other kinds than a function or an operator has rules for.
+UNSUPPORTED = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,35 @@ class Frame:
     """Integers that differ among observations, while one value is followed (`stansub.stan.observations.cases`)."""
     unset: dict[str, Value] = field(default_factory=dict)
     """Variables that nothing but loops over observations has assigned, with their values before."""
+
+    jumped: dict[str, Mask] = field(default_factory=dict)
+    """Observations that left the innermost loop (``break``), or an iteration of it (``continue``)."""
+
+    def jump(self, word: str, n: int, where: Mask | bool = True) -> None:
+        """Leave the innermost loop, or an iteration of it, for those observations of a mask that run."""
+        live = np.ones(n, bool) if self.live is None else self.live
+        left = live & where
+        if left.any():
+            self.jumped[word] = left | self.jumped.get(word, False)
+            self.live = live & ~left
+
+    @contextmanager
+    def looping(self) -> Iterator[None]:
+        """Run a loop, after which statements run again for the observations that left it."""
+        outer, self.jumped = self.jumped, {}
+        try:
+            yield
+            self.rejoin("continue")
+            self.rejoin("break")
+        finally:
+            self.jumped = outer
+
+    def rejoin(self, word: str) -> None:
+        """Let the statements that follow run for the observations that jumped."""
+        jumped = self.jumped.pop(word, None)
+        if jumped is not None and self.live is not None:
+            live = self.live | jumped
+            self.live = None if live.all() else live
 
     def declare(self, name: str, value: Value, *, is_set: bool) -> None:
         """Declare a variable with its value, or with what it has before it is set."""
@@ -93,7 +126,8 @@ class Frame:
     @property
     def is_over(self) -> bool:
         """Return whether no observation is left."""
-        return bool(self.returned) and (self.returned[-1][0] is None or (self.live is not None and not self.live.any()))
+        has_left = self.live is not None and not self.live.any()
+        return (bool(self.returned) and self.returned[-1][0] is None) or has_left
 
     def result(self, n: int) -> Value:
         """Return the value returned for each of ``n`` observations."""

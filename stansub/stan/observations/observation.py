@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.stan.observations import cases, containers
-from stansub.stan.observations.branches import Sign, joined
-from stansub.stan.observations.builtins import FUNCTIONS, SIZED, SIZES, Density, call, density
+from stansub.stan.observations.branches import UNDECIDED, Sign, joined
+from stansub.stan.observations.builtins import FUNCTIONS, SIZED, SIZES, Density, call, density, truncation
 from stansub.stan.observations.containers import Rows, Total, Value, chosen, empty, is_known, simplest, total
 from stansub.stan.observations.elementary import by_value
-from stansub.stan.observations.frames import Frame, Reason, either
+from stansub.stan.observations.frames import UNSUPPORTED, Frame, Reason, either
 from stansub.stan.observations.indexing import Index, elements, is_own, length, part, replaced, subscripted
-from stansub.stan.observations.operators import Count, counts, decided, infix, is_integer, prefix, stacked
+from stansub.stan.observations.operators import Count, counts, decided, infix, literal, prefix, stacked
 from stansub.stan.observations.parameters import unconstrained
 from stansub.stan.observations.rowwise import Expression, NestedError, NotFollowedError, Number, data, select
 from stansub.stan.passes.rewrite import in_one_slice
@@ -158,7 +158,7 @@ class _Walk:
                     cases.each_case(error, partial(self.run, statements[k:], frame), frame, self.n)
                     return
                 self._give_up(one, str(error), frame)
-            except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError):
+            except UNSUPPORTED:
                 self._give_up(one, f"`{shortened(one)}` is not supported", frame)
 
     def _count(self) -> None:
@@ -206,6 +206,8 @@ class _Walk:
                     frame.live = np.zeros_like(frame.live)
             case Empty() | Perform(Call("print" | "reject" | "fatal_error")):
                 pass
+            case Jump(word):
+                frame.jump(word, self.n)
             case Perform(Call(name, arguments)):
                 self._perform(name, [self.of(each, frame) for each in arguments], frame)
             case _:
@@ -259,21 +261,9 @@ class _Walk:
         arguments = [self.of(node, frame) for node in (one.left, *one.distribution.arguments)]
         name = one.distribution.name
         value = self._density(name, arguments)
-        least = 1 if is_integer(arguments[0]) else 0
         for bounds in one.truncation:
             low, high = (None if isinstance(item, Slice) else self.of(item, frame) for item in bounds.items)
-            low = None if low is None else low - least
-            tails = [
-                self._call(f"{name}_{end}", [at, *arguments[1:]])
-                for end, at in (("lccdf", low), ("lcdf", high))
-                if at is not None
-            ]
-            if low is not None and high is not None:
-                below = [self._call(f"{name}_lcdf", [at, *arguments[1:]]) for at in (high, low)]
-                tails = [self._call("log_diff_exp", below)]
-            if isinstance(arguments[0], np.ndarray | Rows):
-                raise NotFollowedError("the truncation of a container is not supported")
-            value = value - tails[0]
+            value = value - truncation(name, arguments, low, high, self._call)
         return value
 
     def _branch(self, condition: Value, then: Sequence[Statement], orelse: Sequence[Statement], frame: Frame) -> None:
@@ -288,6 +278,8 @@ class _Walk:
 
     def _join(self, condition: Sign, then: Sequence[Statement], orelse: Sequence[Statement], frame: Frame) -> None:
         """Run both sides of a branch on parameters, and join what they assign, add and return."""
+        if any(find(Jump, [*then, *orelse])):
+            raise NotFollowedError(UNDECIDED)
         before, term, returned, live = dict(frame.values), self.term, frame.returned, frame.live
         sides = []
         try:
@@ -316,9 +308,11 @@ class _Walk:
         ends = [self.of(node, frame) for node in (one.lower, one.upper)]
         low, high = (decided(end, "the length of a loop depends on parameters") for end in ends)
         if np.ndim(low) or np.ndim(high):
-            for k, runs in cases.iterations(*np.broadcast_arrays(low, high)):
-                frame.values[one.variable] = k
-                self._branch(data(runs), one.body, (), frame)
+            with frame.looping():
+                for k, runs in cases.iterations(*np.broadcast_arrays(low, high)):
+                    frame.values[one.variable] = k
+                    self._branch(data(runs), one.body, (), frame)
+                    frame.rejoin("continue")
             return
         self._turns(one, self.own if (low, high) == (1, self.n) else None, range(int(low), int(high) + 1), frame)
 
@@ -332,30 +326,25 @@ class _Walk:
         lasting = (writes(one) - own_names) & frame.values.keys()
         leaves = any(find(Jump, [one])) or any(find(Return, [one]))
         adds_alone, before = has_terms(one) and not lasting and not leaves, self.term
-        for k, value in enumerate(values):
-            if adds_alone and k == _TRIED and self.term is before:
-                return  # no term depends on the observations
-            frame.values[one.variable] = value
-            try:
-                self.run(one.body, frame)
-            except NestedError as error:  # each iteration depends on the one before
-                raise NotFollowedError(str(error)) from error
-            if frame.is_over:
-                return
+        with frame.looping():
+            for k, value in enumerate(values):
+                if (adds_alone and k == _TRIED and self.term is before) or frame.is_over:
+                    break  # no term depends on the observations, or all of them have left
+                frame.values[one.variable] = value
+                try:
+                    self.run(one.body, frame)
+                except NestedError as error:  # each iteration depends on the one before
+                    raise NotFollowedError(str(error)) from error
+                frame.rejoin("continue")
 
     def _repeat(self, condition: Node, body: Sequence[Statement], frame: Frame) -> None:
         """Run a loop while a condition holds, for the observations for which it holds."""
-        over = np.zeros(self.n, bool)
-        while not frame.is_over:
-            self._count()
-            holds = decided(self.of(condition, frame))
-            live = np.ones(self.n, bool) if frame.live is None else frame.live
-            over |= live & ~np.asarray(holds, bool)
-            frame.live = None if np.all(holds) and live.all() else live & np.asarray(holds, bool)
-            if frame.live is not None and not frame.live.any():
-                break
-            self.run(body, frame)
-        frame.live = None if over.all() else over
+        with frame.looping():
+            while not frame.is_over:
+                self._count()
+                frame.jump("break", self.n, ~np.asarray(decided(self.of(condition, frame)), bool))
+                self.run(body, frame)
+                frame.rejoin("continue")
 
     def _in_rows(self, one: For | ForEach, each: Value, frame: Frame) -> bool:
         """Run a loop over the observations for all of them at once; return False if iterations depend on each other."""
@@ -364,7 +353,10 @@ class _Walk:
         own = frame.begin_rows(lasting)
         frame.values[one.variable] = each
         try:
-            self.run(one.body, frame)
+            with frame.looping():
+                self.run(one.body, frame)
+                if "break" in frame.jumped:
+                    raise NotFollowedError("`break;` leaves the loop over the observations")
             wrong = [name for name in lasting if isinstance(frame.values.get(name), Reason)]
         finally:
             frame.end_rows(own, outside)
@@ -380,45 +372,52 @@ class _Walk:
 
     def of(self, node: Node, frame: Frame) -> Value:
         """Return the value of an expression."""
-        match node := subscripted(node):
-            case Literal(text):
-                return int(text.replace("_", "")) if text.replace("_", "").isdigit() else float(text.replace("_", ""))
-            case Name(name):
-                if name not in frame.values:
-                    raise NotFollowedError(f"the value of {name} is unknown")
-                value = frame.values[name]
-                if isinstance(value, Reason):
-                    raise NotFollowedError(value.text)
-                return value
-            case Subscript():
-                base, indices = flat(node)
-                value = self.of(base, frame)
-                return part(value, [self._index(index, frame, value, k) for k, index in enumerate(indices)], self.n)
-            case Group("[" | "{", items):
-                return simplest(stacked([self.of(one, frame) for one in items]))
-            case Prefix(operator, operand):
-                return prefix(operator, self.of(operand, frame), self.n)
-            case Transpose(operand):
-                return FUNCTIONS["transpose"]([self.of(operand, frame)], self.n)
-            case Infix("&&" | "||" as operator, left, right):
-                first = self.of(left, frame)
-                if not isinstance(first, Expression | Sign) and bool(first) == (operator == "||"):
-                    return int(bool(first))
-                return infix(operator, first, self.of(right, frame), self.n)
-            case Infix("*", left, right) if id(node) in self.outer_products:
-                return containers.product(self._as_matrix(left, frame), self._as_matrix(right, frame), self.n)
-            case Infix(operator, left, right):
-                return infix(operator, self.of(left, frame), self.of(right, frame), self.n)
-            case Choice(condition, then, orelse):
-                return self._choice(condition, then, orelse, frame)
-            case Call("to_matrix", (operand,)):
-                return self._as_matrix(operand, frame)
-            case Call("rep_matrix", (operand, size)):
-                return containers.repeated(self.of(operand, frame), self.types.of(operand), self._scalar(size, frame))
-            case Call(name, arguments):
-                of = self._settled if name in SIZED else self.of
-                return cases.by_cases(lambda: self._call(name, [of(one, frame) for one in arguments]), frame)
-        raise NotFollowedError(f"`{node}` is not supported")
+        try:
+            match node := subscripted(node):
+                case Literal(text):
+                    return literal(text)
+                case Name(name):
+                    if name not in frame.values:
+                        raise NotFollowedError(f"the value of {name} is unknown")
+                    value = frame.values[name]
+                    if isinstance(value, Reason):
+                        raise NotFollowedError(value.text)
+                    return value
+                case Subscript():
+                    base, indices = flat(node)
+                    value = self.of(base, frame)
+                    return part(value, [self._index(index, frame, value, k) for k, index in enumerate(indices)], self.n)
+                case Group("[" | "{", items):
+                    return simplest(stacked([self.of(one, frame) for one in items]))
+                case Prefix(operator, operand):
+                    return prefix(operator, self.of(operand, frame), self.n)
+                case Transpose(operand):
+                    return FUNCTIONS["transpose"]([self.of(operand, frame)], self.n)
+                case Infix("&&" | "||" as operator, left, right):
+                    first = self.of(left, frame)
+                    if not isinstance(first, Expression | Sign) and bool(first) == (operator == "||"):
+                        return int(bool(first))
+                    return infix(operator, first, self.of(right, frame), self.n)
+                case Infix("*", left, right) if id(node) in self.outer_products:
+                    return containers.product(self._as_matrix(left, frame), self._as_matrix(right, frame), self.n)
+                case Infix(operator, left, right):
+                    return infix(operator, self.of(left, frame), self.of(right, frame), self.n)
+                case Choice(condition, then, orelse):
+                    return self._choice(condition, then, orelse, frame)
+                case Call("to_matrix", (operand,)):
+                    return self._as_matrix(operand, frame)
+                case Call("rep_matrix", (operand, size)):
+                    return containers.repeated(
+                        self.of(operand, frame), self.types.of(operand), self._scalar(size, frame)
+                    )
+                case Call(name, arguments):
+                    of = self._settled if name in SIZED else self.of
+                    return cases.by_cases(lambda: self._call(name, [of(one, frame) for one in arguments]), frame)
+        except NotFollowedError:
+            raise
+        except UNSUPPORTED:  # the innermost expression says most
+            pass
+        raise NotFollowedError(f"`{shortened(str(node))}` is not supported")
 
     def _as_matrix(self, node: Node, frame: Frame) -> Value:
         return containers.as_matrix(self.of(node, frame), self.types.of(node))

@@ -24,6 +24,12 @@ def counts(program: Program, values: Mapping[str, Any], n: int) -> dict[str, Cou
     return {name: Count(n) for name in sizes if isinstance(values.get(name), int | np.integer) and values[name] == n}
 
 
+def literal(text: str) -> float:
+    """Return the number that a literal stands for; an integer if it is one in Stan."""
+    digits = text.replace("_", "")
+    return int(digits) if digits.isdigit() else float(digits)
+
+
 def infix(operator: str, left: Value, right: Value, n: int) -> Value:
     """Apply an operator to two values."""
     if operator not in ("&&", "||"):

@@ -66,12 +66,9 @@ class Expression:
         if depth > _MOST_NESTED:
             raise NestedError(f"a value is the result of more than {_MOST_NESTED} operations in a row")
         object.__setattr__(self, "depth", depth)
-        if self.kind in ("data", "select"):
-            single = False
-        elif self.slopes is not None and self.values is not None:
+        single = self.kind not in ("data", "select") and all(one.is_single for one in parts)
+        if self.slopes is not None and self.values is not None:
             single = self.slopes.shape[0] == len(self.values) == 1
-        else:
-            single = all(one.is_single for one in parts)
         object.__setattr__(self, "is_single", single)
         sides = self.kind in ("sum", "difference", "product") and any(one.has_sides for one in parts)
         object.__setattr__(self, "has_sides", sides or self.kind in SIDES)
@@ -84,6 +81,21 @@ class Expression:
         if self.kind in ("exp", "inv_logit", "log1p_exp"):
             return True
         return self.kind in ("product", "sum", "inv", "sqrt", "square") and all(map(is_positive, self.parts))
+
+    @cached_property
+    def complement(self) -> Number | None:
+        """1 less the number, in a form in which numbers near 1 do not cancel; None if there is none."""
+        if self.kind == "inv_logit":
+            return apply("inv_logit", -self.parts[0])
+        if self.kind == "difference" and is_all(known(self.parts[0]), 1):
+            return self.parts[1]
+        for lower, rest in (self.parts, self.parts[::-1]) if self.kind == "sum" else ():
+            above = _complement(lower) if is_kind(rest, "product") else None  # once for both factors
+            for width, share in (rest.parts, rest.parts[::-1]) if is_kind(rest, "product") else ():
+                outside = 0.0 if above is not None and is_same(above, width) else _above(lower, width)
+                if outside is not None and (left := _complement(share)) is not None:
+                    return outside + width * left
+        return None
 
     def __add__(self, other: Number) -> Number:
         return self._combined("sum", other)
@@ -305,19 +317,7 @@ def _negated(x: Number) -> Expression | None:
 
 def _complement(x: Number) -> Number | None:
     """Return 1 - x in a form in which numbers near 1 do not cancel; None if there is none."""
-    if (value := known(x)) is not None:
-        return wrapped(1.0 - value)
-    if x.kind == "inv_logit":
-        return apply("inv_logit", -x.parts[0])
-    if x.kind == "difference" and is_all(known(x.parts[0]), 1):
-        return x.parts[1]
-    for lower, rest in (x.parts, x.parts[::-1]) if x.kind == "sum" else ():
-        above = _complement(lower) if is_kind(rest, "product") else None  # once for both factors: sums are nested
-        for width, share in (rest.parts, rest.parts[::-1]) if is_kind(rest, "product") else ():
-            outside = 0.0 if above is not None and is_same(above, width) else _above(lower, width)
-            if outside is not None and (left := _complement(share)) is not None:
-                return outside + width * left
-    return None
+    return x.complement if (value := known(x)) is None else wrapped(1.0 - value)
 
 
 def _above(lower: Number, width: Number) -> Number | None:

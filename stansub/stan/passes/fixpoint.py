@@ -20,6 +20,7 @@ from stansub.stan.passes.scatter import observation_by_observation
 from stansub.stan.passes.series.cells import by_cells, cell_by_cell, with_cell_values
 from stansub.stan.passes.series.lags import with_lags
 from stansub.stan.passes.series.residuals import with_residuals
+from stansub.stan.passes.series.units import by_units
 from stansub.stan.passes.summaries import with_summaries
 from stansub.stan.passes.tuple_elements import with_tuple_elements
 from stansub.stan.reading.remarks import Remark
@@ -33,6 +34,7 @@ PASSES = (
     cell_by_cell,
     with_cell_values,
     by_cells,
+    by_units,
     with_dense_rows,
     with_tuple_elements,
     with_size_variables,

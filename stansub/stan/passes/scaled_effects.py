@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from stansub.stan.passes.inlining import inlined
 from stansub.stan.passes.rewriting import Symbols
@@ -46,18 +48,22 @@ _FREE = frozenset({"real", "vector", "row_vector", "matrix"})
 # Ways of reading effects that are allowed for however few effects: by themselves and times a coefficient, such as those
 # of persons in a joint model of measurements and events.
 _WAYS = 2
+# Different products for each observation up to which a variable of them has a use.
+_SHARED = 0.5
 # Stands in texts for a name; no text of a program has it.
 _VARIABLE = "$"
 
 
-def undeclared(program: Program, *sizes: str) -> tuple[str, ...]:
+def undeclared(program: Program, *sizes: str, values: Mapping[str, Any] | None = None) -> tuple[str, ...]:
     """Return the effects that a likelihood multiplies by other parameters.
 
-    For a program with declared products (`with_scaled_effects`): those that a declaration by the user would change.
+    For a program with declared products (`with_scaled_effects`): those that a declaration by the user would change. If
+    ``values`` of data show that nearly each observation has a product of its own, as persons and items of an item
+    response model have, no declaration would.
     """
     found: dict[str, None] = {}
     for one in (inlined(program), program):
-        found |= dict.fromkeys(_Reading.of(one, *sizes).multiplied())
+        found |= dict.fromkeys(_Reading.of(one, *sizes).multiplied(values or {}))
     return tuple(found)
 
 
@@ -151,15 +157,24 @@ class _Reading(Variables):
         for one, statement in self.in_blocks():
             yield from outermost(partial(self._product, statement=statement), one)
 
-    def multiplied(self) -> Iterator[str]:
+    def multiplied(self, values: Mapping[str, Any]) -> Iterator[str]:
         """Yield names of effects that a product in the likelihood has besides other parameters."""
         for one in find(Infix, self.own):
             factors = [factor.expression for factor in factors_of(one) if names(factor.expression) & self.changing]
             effects = [set(self._linear(factor)) for factor in factors]
             for k, own in enumerate(effects):
                 others = names(*factors[:k], *factors[k + 1 :]) & self.changing
-                if own and others - own:
+                if own and others - own and self._are_few(factors, values):
                     yield from sorted(own)
+
+    def _are_few(self, factors: Sequence[Expression], values: Mapping[str, Any]) -> bool:
+        """Return whether observations share the products of what data select, as far as the values are known."""
+        parts = [flat(one) for one in find(Subscript, factors)]
+        picks = {str(flat(index)[0]) for base, indices in parts if str(base) in self.changing for index in indices}
+        columns = [values[name] for name in sorted(picks & values.keys()) if np.ndim(values[name]) == 1]
+        if len({len(one) for one in columns}) != 1:
+            return True
+        return len(np.unique(np.stack(columns), axis=1).T) <= _SHARED * len(columns[0])
 
     def _linear(self, expression: Expression) -> Iterator[str]:
         """Yield names of effects in which an expression is linear."""
@@ -259,7 +274,7 @@ class _Reading(Variables):
             whole = part.expression
         else:
             whole = self._whole(one, effects.picked)
-            is_whole = not names(whole) & self.outside and len(effects.picked) == 1
+            is_whole = not names(whole) & self.outside and len(effects.picked) < 2
             if not is_whole or self.types.of(whole) != effects.type.unsized:
                 return None
         return _Scale(whole, f"{_VARIABLE} .{operator} {whole.within(_OPERAND)}")
