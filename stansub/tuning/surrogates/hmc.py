@@ -123,7 +123,6 @@ class Tuner:
         points: FloatArray,
         metric_of: Dynamics | None = None,
         n: int = _ROUND,
-        max_tree_depth: int = MAX_TREE_DEPTH,
     ) -> Tuned:
         """Draw briefly, from the last of ``draws``, with the metric at ``points``; ``precision`` is the data's.
 
@@ -131,7 +130,7 @@ class Tuner:
         """
         coordinates, metric = self._metric(metric_of or surrogate, precision, points)
         system = surrogate.hamiltonian(coordinates.inward(draws).mean(axis=0), metric, coordinates)
-        made = adapted(system, draws[-1], n, self.rng, self.check, max_tree_depth=max_tree_depth)
+        made = adapted(system, draws[-1], n, self.rng, self.check)
         kept = made.draws[n // 2 :]
         inner = NoUTurn(coordinates, coordinates.inward(kept).mean(axis=0), metric, made.step_size)
         return Tuned(inner, kept)
@@ -176,7 +175,7 @@ class Tuner:
         """
         for n in _DEAR_ROUNDS:
             tuned = self.round(posterior, precision, draws, points, metric_of, n)
-            draws, points = tuned.draws, spread(tuned.draws, _FINAL_POINTS)
+            draws, points = tuned.draws, spread(tuned.draws, POINTS)
         inner = tuned.inner
         assert isinstance(inner, NoUTurn)
         began = clock.now()

@@ -30,7 +30,7 @@ from stansub.selection import Along
 from stansub.target.cholesky import cholesky
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split, Surrogate
-from stansub.tuning.surrogates import random_starts, surrogate
+from stansub.tuning.surrogates import surrogate, warmup
 from stansub.tuning.surrogates.mode_shares import by_share
 from stansub.tuning.surrogates.ridge import Region, beyond, defined, is_maximum, ridge_mode
 from stansub.tuning.surrogates.starting import find_start, highest, pinned
@@ -84,7 +84,7 @@ def tune(
     try:
         return _expanded(split, dim, rng, rng_of_starts, progress)
     except FarError:
-        found = random_starts.tune(split, dim, rng, progress, along=Along.FAR)
+        found = warmup.tune(split, dim, rng, progress, along=Along.FAR)
         if found is None:
             raise
         return found
@@ -99,7 +99,7 @@ def _expanded(
     region = Region.of_split(split, dim, rng_of_starts)
     ends, n_starts = _search(split, dim, region, rng_of_starts, progress)
     if not ends:
-        return random_starts.tune(split, dim, rng, progress) or surrogate.tune(split, dim, rng, progress)
+        return warmup.tune(split, dim, rng, progress) or surrogate.tune(split, dim, rng, progress)
     found = list(filter(None, (about(split, dim, end.expansion, region, rng, progress) for end in ends[:_MOST])))
     if not found:
         raise FarError
