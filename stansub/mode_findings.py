@@ -69,6 +69,22 @@ class FewClimbs(Finding):
         return Words(text, "Compare with a second run that has another `seed`, or `inits` near the posterior.")
 
 
+class ModesLeft(Finding):
+    """Random starts arrived at modes where no chain starts, because they seem to hold little of the posterior."""
+
+    n_seen: int
+    n_modes: int
+
+    def describe(self) -> Words:
+        chosen = "one of them" if self.n_modes == 1 else f"{self.n_modes} of them"
+        return Words(
+            f"Random starts arrived at {self.n_seen} modes, and chains started at {chosen}. Shares of the posterior "
+            "were estimated by normal approximations, which may prefer the wrong mode.",
+            "Check that the parameters are plausible. If they are not, run again with `inits` near other values, or "
+            "exclude the implausible mode by a constraint or a prior.",
+        )
+
+
 @dataclass(frozen=True)
 class Restriction:
     """A restriction of parameters that leaves one of several modes that are copies of each other."""

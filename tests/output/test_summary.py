@@ -38,7 +38,7 @@ from stansub.findings import (
     StuckChain,
     StuckChains,
 )
-from stansub.mode_findings import FewClimbs, LabelsSwitch, SeveralModes, VisitedModes
+from stansub.mode_findings import FewClimbs, LabelsSwitch, ModesLeft, SeveralModes, VisitedModes
 from stansub.output import inference_data, statistics
 from stansub.output.checks import findings_of
 from stansub.output.headline import headline
@@ -306,9 +306,17 @@ class TestFindings:
         found = modes_at_start(settled.record())
         assert found.endswith(expected)
         assert bool(found) == bool(expected)
-        shown = printed(run(attrs={"choice_values": {settled.about: settled.record()}}), verbose=True)
+        attrs = {"choice_values": {settled.about: settled.record()}}
+        shown = printed(run(attrs=attrs), verbose=True)
         assert expected in " ".join(shown.split())
         assert ("\nModes" in shown) == bool(expected)
+        left = [one for one in findings_of(run(attrs=attrs)) if isinstance(one, ModesLeft)]
+        assert len(left) == (n_seen > n_modes)
+        for one in left:
+            chosen = "one of them" if n_modes == 1 else f"{n_modes} of them"
+            assert one.describe().text.startswith(
+                f"Random starts arrived at {n_seen} modes, and chains started at {chosen}."
+            )
 
     def test_a_maximum_that_one_climb_reached_is_doubted(self) -> None:
         def found(n_reached: int) -> list[Finding]:
