@@ -466,12 +466,15 @@ inline bool are_one(const double* x, std::size_t n) { return std::equal(x + 1, x
 
 // Derivatives from order 0 at n >= 1 points, a row each.
 inline void derivatives(const Function& g, const double* x, std::size_t n, int order, double* const* out) {
-  if (g.columns) return g.columns(x, n, order, out);
-  Derivatives found;
   const std::size_t distinct = are_one(x, n) ? 1 : n;
-  for (std::size_t j = 0; j < distinct; ++j) {
-    g.at(x[j], order, found);
-    for (int k = 0; k <= order; ++k) out[k][j] = found.value[k];
+  if (g.columns) {
+    g.columns(x, distinct, order, out);
+  } else {
+    Derivatives found;
+    for (std::size_t j = 0; j < distinct; ++j) {
+      g.at(x[j], order, found);
+      for (int k = 0; k <= order; ++k) out[k][j] = found.value[k];
+    }
   }
   for (int k = 0; k <= order; ++k) std::fill(out[k] + distinct, out[k] + n, out[k][0]);
 }
