@@ -84,6 +84,12 @@ class SurrogateHamiltonian {
 
   std::size_t dim() const { return system_.density().dim(); }
 
+  double log_ratio(const double* theta) {
+    const State there = system_.place(theta);
+    if (!there) throw std::invalid_argument(kUndefined);
+    return system_.density().log_ratio(there->z, there->log_density);
+  }
+
  private:
   using System = CircularSystem<WhitenedDensity>;
   using State = System::State;

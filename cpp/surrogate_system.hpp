@@ -114,13 +114,17 @@ class CircularSystem {
   double step_size_ = 1;
 };
 
-// A program's log density of the white coordinates of a metric, about a centre in inner coordinates of the parameters.
+// A program's log density of the white coordinates of a metric, about a centre in inner coordinates of the parameters:
+// log p, or t log p + (1 - t) log q, where q is the standard normal density of these coordinates, and t the power.
 class WhitenedDensity {
  public:
-  WhitenedDensity(const void* model, BridgeStan api, std::vector<double> centre, Metric metric, Coordinates coordinates)
+  WhitenedDensity(const void* model, BridgeStan api, std::vector<double> centre, Metric metric, Coordinates coordinates,
+                  double power)
       : model_(model), api_(api), centre_(std::move(centre)), metric_(std::move(metric)), order_(metric_.cholesky.order),
-        coordinates_(std::move(coordinates)), inner_(centre_.size()), theta_(centre_.size()), slope_(centre_.size()) {
+        coordinates_(std::move(coordinates)), power_(power), inner_(centre_.size()), theta_(centre_.size()),
+        slope_(centre_.size()) {
     metric_.check();
+    if (!(power > 0 && power <= 1)) throw std::invalid_argument("a power is not in (0, 1]");
     if (metric_.dim() != centre_.size() || coordinates_.dim() != centre_.size())
       throw std::invalid_argument("centre, metric and coordinates differ in length");
   }
@@ -148,7 +152,16 @@ class WhitenedDensity {
     gradient.resize(dim());
     for (std::size_t k = 0; k < dim(); ++k) gradient[k] = slope_[order_[k]];
     metric_.pull(gradient);
+    if (power_ != 1) {
+      log_density = power_ * log_density - 0.5 * (1 - power_) * dot(z.data(), z);
+      for (std::size_t k = 0; k < dim(); ++k) gradient[k] = power_ * gradient[k] - (1 - power_) * z[k];
+    }
     return true;
+  }
+
+  // log p - log q at a place where the log density above has this value, without the constant of q.
+  double log_ratio(const std::vector<double>& z, double log_density) const {
+    return (log_density + 0.5 * dot(z.data(), z)) / power_;
   }
 
  private:
@@ -158,6 +171,7 @@ class WhitenedDensity {
   Metric metric_;
   std::vector<std::int32_t> order_;
   Coordinates coordinates_;
+  double power_;
   std::vector<double> inner_, theta_, slope_, x_;
 };
 

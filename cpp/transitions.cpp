@@ -246,18 +246,27 @@ void bind_transitions(nb::module_& m) {
           [](SurrogateHamiltonian* self, std::uintptr_t model, std::uintptr_t log_density_gradient,
              std::uintptr_t free_error, const Vector<double>& centre, const Vector<std::int32_t>& starts,
              const Vector<std::int32_t>& rows, const Vector<double>& values, const Vector<std::int32_t>& order,
-             const Matrix& directions, const Vector<double>& sds, const Coordinates& coordinates, const nb::object&) {
+             const Matrix& directions, const Vector<double>& sds, const Coordinates& coordinates, const nb::object&,
+             double power) {
             new (self) SurrogateHamiltonian(WhitenedDensity(
                 from_address<const void*>(model, "model"), to_bridge_stan(log_density_gradient, free_error),
                 to_vector(centre),
                 Metric{{{to_vector(starts), to_vector(rows), to_vector(values)}, to_vector(order)},
                        {directions.data(), directions.data() + directions.size()},
                        to_vector(sds)},
-                coordinates));
+                coordinates, power));
           },
           "model"_a, "log_density_gradient_address"_a, "free_error_address"_a, "centre"_a, "starts"_a, "rows"_a,
-          "values"_a, "order"_a, "directions"_a, "sds"_a, "coordinates"_a, "owner"_a, nb::keep_alive<1, 13>())
+          "values"_a, "order"_a, "directions"_a, "sds"_a, "coordinates"_a, "owner"_a, "power"_a = 1.0,
+          nb::keep_alive<1, 13>())
       .def_prop_ro("dim", &SurrogateHamiltonian::dim)
+      .def(
+          "log_ratio",
+          [](SurrogateHamiltonian& self, const Vector<double>& theta) {
+            require_dim(theta.shape(0), self.dim(), "theta");
+            return self.log_ratio(theta.data());
+          },
+          "theta"_a)
       .def(
           "nuts",
           [](SurrogateHamiltonian& self, const nb::object& bits, const Output& theta, std::int32_t n,

@@ -1311,11 +1311,14 @@ class SurrogateHamiltonian:
         Those in which it moves: centre and precision are in them.
     owner : object
         Kept alive.
+    power : float
+        t of the density p^t q^(1 - t) on which it moves: p is the program's, and q the normal one of centre and
+        precision.
 
     Raises
     ------
     ValueError
-        When the parts of the factor do not fit together.
+        When the parts of the factor do not fit together, or the power is not in (0, 1].
     """
 
     def __init__(
@@ -1332,10 +1335,14 @@ class SurrogateHamiltonian:
         sds: NDArray[np.float64],
         coordinates: Coordinates,
         owner: object,
+        power: float = 1.0,
     ) -> None: ...
     @property
     def dim(self) -> int:
         """Number of parameters."""
+
+    def log_ratio(self, theta: NDArray[np.float64]) -> float:
+        """Return log p - log q, without the constant of q: in its white coordinates, log q is -|z|^2 / 2."""
 
     def nuts(
         self, bits: CapsuleType, theta: NDArray[np.float64], n: int = 1, *, step_size: float, max_tree_depth: int

@@ -70,18 +70,22 @@ class FewClimbs(Finding):
 
 
 class ModesLeft(Finding):
-    """Random starts arrived at modes where no chain starts, because they seem to hold little of the posterior."""
+    """Random starts arrived at modes where no chain starts, because they hold little of the posterior."""
 
+    severity = Severity.NOTE
     n_seen: int
     n_modes: int
+    behind: float | None
+    """Difference in log evidence, if the file has it."""
 
     def describe(self) -> Words:
         chosen = "one of them" if self.n_modes == 1 else f"{self.n_modes} of them"
+        lower = f": by path sampling, their log evidence is lower by {self.behind or 0:,.0f} or more"
+        less = "" if self.behind is None else lower
         return Words(
-            f"Random starts arrived at {self.n_seen} modes, and chains started at {chosen}. Shares of the posterior "
-            "were estimated by normal approximations, which may prefer the wrong mode.",
-            "Check that the parameters are plausible. If they are not, run again with `inits` near other values, or "
-            "exclude the implausible mode by a constraint or a prior.",
+            f"Random starts arrived at {self.n_seen} modes, and chains started at {chosen}. The others hold little of "
+            f"the posterior{less}.",
+            "If parameters are implausible nevertheless, exclude their values by a constraint or a prior.",
         )
 
 

@@ -101,6 +101,8 @@ class SurrogateSettled(Chosen):
     n_seen: int = 0
     """Modes at which trajectories from random starts arrived, if there were any; `n_modes` hold most of the posterior.
     """
+    behind: float | None = None
+    """Difference in log evidence between the best mode and the best of those that hold little, if there are any."""
 
     def describe(self) -> str:
         error = f"with an error of {self.noise:.2g} in the log density (standard deviation)"

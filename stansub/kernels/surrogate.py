@@ -273,9 +273,9 @@ class Hamiltonian(InnerSampler):
     def centred_metric(self) -> tuple[FloatArray, Metric] | None:
         return (self.centre, self.metric) if self.coordinates.is_plain else None
 
-    def on(self, surrogate: Dynamics) -> HamiltonianSampler:
-        """Return it on a surrogate."""
-        return surrogate.hamiltonian(self.centre, self.metric, self.coordinates)
+    def on(self, surrogate: Dynamics, *, power: float = 1.0) -> HamiltonianSampler:
+        """Return it on a surrogate, or between its normal approximation and the surrogate."""
+        return surrogate.hamiltonian(self.centre, self.metric, self.coordinates, power=power)
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def _modes(run: _Run) -> Iterable[Finding]:
     if surrogate.get("n_starts") and surrogate.get("n_reached", enough) < enough:
         yield mode_findings.FewClimbs(surrogate["n_reached"], surrogate["n_starts"])
     if (n_seen := surrogate.get("n_seen", 0)) > (n_modes := surrogate.get("n_modes", 1)):
-        yield mode_findings.ModesLeft(n_seen, n_modes)
+        yield mode_findings.ModesLeft(n_seen, n_modes, surrogate.get("behind"))
     if copies := run.facts.get("choice_values", {}).get("labels"):
         yield mode_findings.OneOfCopies(tuple(copies.get("permuted", ())), dict(copies.get("becomes", {})))
     visited = visited_modes(run.facts)

@@ -115,6 +115,7 @@ class Choice(TypedDict, total=False):
     n_reached: int
     n_modes: int
     n_seen: int
+    behind: float | None
     reason: str
     normal: float | None
     effects: list[str]

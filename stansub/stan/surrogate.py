@@ -49,10 +49,12 @@ class Dynamics:
     likelihood: FullData | None = field(default=None, kw_only=True)
     """What the program calls, if it does."""
 
-    def hamiltonian(self, centre: FloatArray, metric: Metric, coordinates: Coordinates) -> SurrogateHamiltonian:
+    def hamiltonian(
+        self, centre: FloatArray, metric: Metric, coordinates: Coordinates, *, power: float = 1.0
+    ) -> SurrogateHamiltonian:
         """Return Hamiltonian Monte Carlo in some coordinates, with a metric there."""
         arguments = *self._addresses, centre, *metric.compiled, coordinates.compiled()
-        return SurrogateHamiltonian(*arguments, owner=(self.model, self.likelihood))
+        return SurrogateHamiltonian(*arguments, owner=(self.model, self.likelihood), power=power)
 
     @property
     def _addresses(self) -> tuple[int, int, int]:

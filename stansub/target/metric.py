@@ -105,6 +105,11 @@ class Metric(NamedTuple):
         """Return the number of elements, each of which a product reads."""
         return len(self.factor.values) + self.directions.size
 
+    @property
+    def log_determinant(self) -> float:
+        """Return log |A|."""
+        return self.factor.log_determinant - 2 * float(np.log(self.sds).sum())
+
     def matrix(self) -> FloatArray:
         """Return the precision itself, shape (dim, dim)."""
         lower, order = self.factor.lower.toarray(), self.factor.order

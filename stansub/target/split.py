@@ -46,6 +46,9 @@ class HamiltonianSampler(Protocol):
         self, bits: Any, theta: FloatArray, n: int = 1, *, step_size: float, n_steps: int
     ) -> Transition: ...
 
+    def log_ratio(self, theta: FloatArray) -> float:
+        """Return log p - log q, where log q is -|z|^2 / 2 in white coordinates."""
+
 
 class Slices(Protocol):
     """Slices of a density along moves, for one thread at a time; updates x, scale and shift in place."""
@@ -94,8 +97,13 @@ class Dynamics(Protocol):
     @property
     def model(self) -> Differentiable: ...
 
-    def hamiltonian(self, centre: FloatArray, metric: Metric, coordinates: Coordinates) -> HamiltonianSampler:
-        """Return a sampler of the density in these coordinates, with a metric there."""
+    def hamiltonian(
+        self, centre: FloatArray, metric: Metric, coordinates: Coordinates, *, power: float = 1.0
+    ) -> HamiltonianSampler:
+        """Return a sampler of the density in these coordinates, with a metric there.
+
+        With a power t, it samples p^t q^(1 - t), where q is the normal density of centre and metric.
+        """
 
 
 class Surrogate(Dynamics, Protocol):

@@ -1,7 +1,7 @@
 import inspect
 import io
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -302,7 +302,7 @@ class TestFindings:
         ],
     )
     def test_modes_at_which_random_starts_arrived(self, n_seen: int, n_modes: int, expected: str) -> None:
-        settled = SurrogateSettled(0.0, 16, "NUTS", n_modes=n_modes, n_seen=n_seen)
+        settled = SurrogateSettled(0.0, 16, "NUTS", n_modes=n_modes, n_seen=n_seen, behind=261.4)
         found = modes_at_start(settled.record())
         assert found.endswith(expected)
         assert bool(found) == bool(expected)
@@ -314,9 +314,13 @@ class TestFindings:
         assert len(left) == (n_seen > n_modes)
         for one in left:
             chosen = "one of them" if n_modes == 1 else f"{n_modes} of them"
-            assert one.describe().text.startswith(
-                f"Random starts arrived at {n_seen} modes, and chains started at {chosen}."
+            assert one.lead == "Note"
+            assert one.describe().text == (
+                f"Random starts arrived at {n_seen} modes, and chains started at {chosen}. The others hold little of "
+                "the posterior: by path sampling, their log evidence is lower by 261 or more."
             )
+            unknown = replace(one, behind=None)
+            assert unknown.describe().text.endswith("The others hold little of the posterior.")
 
     def test_a_maximum_that_one_climb_reached_is_doubted(self) -> None:
         def found(n_reached: int) -> list[Finding]:

@@ -1,6 +1,5 @@
 """Inner coordinates: that they are a change of variables, and that the sampler in them leaves its target as it is."""
 
-import ctypes
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,17 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from hamiltonians import Array, Density, independent, sampler
 
-from stansub._loop import SurrogateHamiltonian
 from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Combination, Coordinates
 from stansub.target.inner_density import InnerDensity
 from stansub.target.metric import Metric
 from stansub.target.soft_minima import SoftMinima
 
-Array = NDArray[np.float64]
-Density = Callable[[Array], tuple[float, Array]]
 DIM = 9
 
 
@@ -244,36 +240,6 @@ class WithoutDeterminant:
         value, gradient = self._posterior.density(theta)
         more, slope = self._posterior.log_determinant(theta)
         return value + more, gradient + slope
-
-
-def independent(widths: Array) -> Metric:
-    """A metric of independent parameters."""
-    rows = np.arange(len(widths) + 1, dtype=np.int32)
-    return Metric.of_factor(Factor(rows, rows[:-1], 1 / widths, rows[:-1]))
-
-
-def sampler(density: Density, metric: Metric, coordinates: Coordinates) -> SurrogateHamiltonian:
-    """On a function in place of a compiled program."""
-    dim, pointer = len(metric.factor.order), ctypes.POINTER(ctypes.c_double)
-    kind = ctypes.CFUNCTYPE(
-        ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, pointer, pointer, pointer, ctypes.c_void_p
-    )
-
-    def called(model, propto, jacobian, theta, value, gradient, error):  # type: ignore[no-untyped-def]
-        try:
-            with np.errstate(all="ignore"):  # trees may run far off
-                found, slope = density(np.ctypeslib.as_array(theta, (dim,)))
-        except OverflowError:
-            return 1
-        value[0] = found
-        np.ctypeslib.as_array(gradient, (dim,))[:] = slope
-        return 0
-
-    function = kind(called)
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    assert address is not None
-    compiled = coordinates.compiled()
-    return SurrogateHamiltonian(address, address, address, np.zeros(dim), *metric.compiled, compiled, owner=function)
 
 
 class NoEnergy:

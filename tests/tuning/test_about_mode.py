@@ -28,7 +28,7 @@ class Posterior:
         self.rng, self.n_trees = np.random.default_rng(1), 0
         self.made = Made(n_steps, int(np.ceil(np.log2(n_steps + 1))))
 
-    def hamiltonian(self, *_: Any) -> Any:
+    def hamiltonian(self, *_: Any, **__: Any) -> Any:
         return self
 
     def nuts(self, bits: Any, theta: Any, n: int = 1, **_: Any) -> Made:

@@ -40,7 +40,7 @@ class Posterior:
     def log_density(self, theta: FloatArray) -> float:
         return -float(np.abs(theta).max())
 
-    def hamiltonian(self, _: FloatArray, metric: Metric, __: Coordinates) -> Any:
+    def hamiltonian(self, _: FloatArray, metric: Metric, __: Coordinates, **___: Any) -> Any:
         self.metrics.append(metric)
         return self
 
@@ -104,7 +104,7 @@ def test_starts_that_stay_elsewhere_are_about_modes_of_their_own(monkeypatch: py
         tuned = TunedSurrogate(cast(Any, None), draws, 0.0, 0.0, 1)
         return tuned, [one for one in starts if one < max(starts) - 0.2]
 
-    def by_share(_: Any, found: list[TunedSurrogate], __: Progress) -> TunedSurrogate:
+    def by_share(_: Any, found: list[TunedSurrogate], *__: Any) -> TunedSurrogate:
         given.extend(round(float(one.draws.mean()), 1) for one in found)
         return found[0]
 

@@ -9,21 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hamiltonians import independent, sampler
 from numpy.typing import NDArray
 
 from stansub.errors import RunError
-from stansub.kernels.surrogate import Gibbs, SurrogateTransition
+from stansub.kernels.surrogate import Gibbs, NoUTurn, SurrogateTransition
 from stansub.mode_findings import ENOUGH_CLIMBS
 from stansub.progress import Progress, TimeLimitError
 from stansub.stan.analysis import Analysis
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import parse
 from stansub.target.approximation import Approximation
+from stansub.target.coordinates import Coordinates
 from stansub.target.families import Poisson
+from stansub.target.metric import Metric
 from stansub.target.programs import ProgramFamily
 from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows
 from stansub.tuning.surrogates import maxima, mode_shares, surrogate
-from stansub.tuning.surrogates.normal import NormalApproximation
+from stansub.tuning.surrogates.evidence import Evidence
 from stansub.tuning.surrogates.ridge import Region, is_maximum, ridge_mode
 from stansub.tuning.surrogates.surrogate import TunedSurrogate
 
@@ -223,40 +226,71 @@ def tuned(centre: float, width: float = 0.1) -> TunedSurrogate:
 
 
 @pytest.mark.parametrize("value", [0.0, -30.0])
-def test_the_share_of_a_mode_does_not_depend_on_the_point_of_the_expansion(
-    value: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("on_posterior", [False, True])
+def test_the_share_of_a_mode_does_not_depend_on_the_point_of_the_expansion(value: float, on_posterior: bool) -> None:
     """The surrogate's program omits the log likelihood there; what the surrogate omits does not."""
-    draws = np.random.default_rng(1).standard_normal((50, 2))
-    normal = NormalApproximation(np.zeros(2), np.eye(2))
-    approximation = SimpleNamespace(quadratic=SimpleNamespace(value=value))
-    one: Any = SimpleNamespace(transition=SimpleNamespace(approximation=approximation), draws=draws)
-    one.normal = lambda _: normal
+    known, place, widths = 7.0, np.array([1.0, -2.0]), np.array([0.5, 2.0])
+
+    def normal(constant: float) -> Any:
+        def density(theta: Array) -> tuple[float, Array]:
+            z = (theta - place) / widths
+            return constant - 0.5 * float(z @ z), -z / widths
+
+        def hamiltonian(centre: Array, metric: Metric, coordinates: Coordinates, *, power: float) -> Any:
+            return sampler(density, metric, coordinates, centre, power)
+
+        return SimpleNamespace(hamiltonian=hamiltonian, phi=lambda theta: theta)
+
     own: Any = SimpleNamespace(
-        surrogate=lambda _: SimpleNamespace(model=SimpleNamespace(log_density=lambda theta: normal.log_density(theta)))
+        surrogate=lambda _: normal(0.0),
+        posterior=lambda: normal(known),
+        predictors=SimpleNamespace(log_lik=lambda _: known),
     )
-    monkeypatch.setattr(mode_shares, "remainders", lambda _, __, draws, ___: np.full(len(draws), 7.0 - value))
-    assert mode_shares._Weighed.of(own, one, Progress()).log_evidence == pytest.approx(7.0)
+    approximation: Any = type("A", (), {"quadratic": SimpleNamespace(value=value), "__call__": lambda _, __: value})()
+    inner = NoUTurn(Coordinates.plain(2), place, independent(widths), 0.3)
+    made = SurrogateTransition(approximation, inner, np.ones(1), on_posterior=inner if on_posterior else None)
+    one = TunedSurrogate(made, place + widths * np.random.default_rng(1).standard_normal((50, 2)), 0.1, 0.0, 1)
+    (found,) = mode_shares.evidence(own, [one], np.random.default_rng(1), Progress())
+    assert found.log == pytest.approx(known + np.log(2 * np.pi * widths.prod()))
 
 
-def modes(weights: dict[float, float], monkeypatch: pytest.MonkeyPatch, width: float = 0.1) -> list[float]:
-    """Centres of the surrogates that are kept, of those with these log shares of the posterior."""
+def modes(weights: dict[float, float], monkeypatch: pytest.MonkeyPatch, width: float = 0.1) -> TunedSurrogate:
+    """The surrogates that are kept, of those with these log shares of the posterior."""
     nowhere: Any = None
+    by_evidence(weights, monkeypatch)
+    return mode_shares.by_share(nowhere, [tuned(centre, width) for centre in weights], nowhere, Progress())
 
-    def weighed(_: Any, one: TunedSurrogate, *__: Any) -> mode_shares._Weighed:
-        return mode_shares._Weighed(one, weights[round(float(one.draws.mean()))])
 
-    monkeypatch.setattr(mode_shares._Weighed, "of", weighed)
-    found = mode_shares.by_share(nowhere, [tuned(centre, width) for centre in weights], Progress())
+def by_evidence(weights: dict[float, float], monkeypatch: pytest.MonkeyPatch, error: float = 0.0) -> None:
+    def evidence(_: Any, found: list[TunedSurrogate], *__: Any) -> list[Evidence]:
+        return [Evidence(weights[round(float(one.draws.mean()))], error) for one in found]
+
+    monkeypatch.setattr(mode_shares, "evidence", evidence)
+
+
+def centres(found: TunedSurrogate) -> list[float]:
     return [round(float(one.draws.mean())) for one in (found, *found.others)]
 
 
 def test_modes_with_a_share_of_the_posterior_count_the_largest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert modes({0: -3.0, 5: 0.0, 9: -20.0}, monkeypatch) == [5, 0]
+    found = modes({0: -3.0, 5: 0.0, 9: -20.0, 14: -30.0}, monkeypatch)
+    assert centres(found) == [5, 0]
+    assert found.behind == 20.0
+
+
+@pytest.mark.parametrize(("error", "kept"), [(0.1, [5]), (4.0, [5, 0])])
+def test_a_mode_counts_if_errors_may_hide_its_share(
+    error: float, kept: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere: Any = None
+    by_evidence({0: -15.0, 5: 0.0}, monkeypatch, error)
+    assert centres(mode_shares.by_share(nowhere, [tuned(0), tuned(5)], nowhere, Progress())) == kept
 
 
 def test_draws_that_overlap_are_of_one_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert modes({0: -3.0, 5: 0.0, 9: -1.0}, monkeypatch, width=4.0) == [5]
+    found = modes({0: -3.0, 5: 0.0, 9: -20.0}, monkeypatch, width=4.0)
+    assert centres(found) == [5]
+    assert found.behind is None
 
 
 @pytest.mark.parametrize(("noises", "centre"), [((np.inf, 0.5), 5), ((400.0, 0.5), 5), ((40.0, 500.0), 0)])
@@ -266,7 +300,7 @@ def test_a_surrogate_whose_draws_went_astray_does_not_count(
     """Its estimated share of the posterior is of no use."""
     own, made = split(LABELS), iter(replace(tuned(5 * k), noise=noise) for k, noise in enumerate(noises))
     monkeypatch.setattr(surrogate, "tune", lambda *_, **__: next(made))
-    monkeypatch.setattr(mode_shares._Weighed, "of", lambda _, one, __: mode_shares._Weighed(one, one.noise))
+    monkeypatch.setattr(mode_shares, "evidence", lambda _, found, *__: [Evidence(one.noise, 0.0) for one in found])
     found = maxima.tune(own, own.predictors.dim, *map(np.random.default_rng, (1, 2)), Progress())
     assert found.draws.mean() == pytest.approx(centre, abs=0.1)
     assert not found.others
@@ -276,9 +310,7 @@ def test_the_best_surrogate_is_taken_and_chains_start_at_all(monkeypatch: pytest
     """An end without a surrogate is left out; an interrupt is not."""
     own, made = split(LABELS), iter((tuned(0), tuned(5)))
     monkeypatch.setattr(surrogate, "tune", lambda *_, **__: next(made))
-    monkeypatch.setattr(
-        mode_shares._Weighed, "of", lambda _, one, __: mode_shares._Weighed(one, float(one.draws.mean() > 3))
-    )
+    by_evidence({0: 0.0, 5: 1.0}, monkeypatch)
     rngs = [np.random.default_rng(seed) for seed in (1, 2)]
     found = maxima.tune(own, own.predictors.dim, *rngs, Progress())
     assert found.draws.mean() == pytest.approx(5, abs=0.1)

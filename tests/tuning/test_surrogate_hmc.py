@@ -84,7 +84,7 @@ class Flat:
     def __init__(self, sampler: Sampler) -> None:
         self.sampler, self.model, self.dim = sampler, self, DIM
 
-    def hamiltonian(self, *_: Any) -> Sampler:
+    def hamiltonian(self, *_: Any, **__: Any) -> Sampler:
         return self.sampler
 
     def matching(self, *_: Any) -> Coordinates:

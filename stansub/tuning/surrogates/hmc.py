@@ -150,12 +150,18 @@ class Tuner:
         They do not if draws of some parameter have an autocorrelation time above ``slow``.
         """
         draws = self._run(inner.bound(surrogate), draws[-1], _ADAPTING).draws
-        coordinates, metric = self._metric(metric_of or surrogate, precision, spread(draws, _FINAL_POINTS))
-        centre, cost = coordinates.inward(draws).mean(axis=0), step_cost(precision, metric)
-        own = NoUTurn(coordinates, centre, metric, inner.step_size)
+        own = self.about(metric_of or surrogate, precision, draws, step_size=inner.step_size)
+        cost = step_cost(precision, own.metric)
         return self._fixed_length(surrogate, own, draws[-1], cost, slow) or self._no_u_turn(
             surrogate, own, draws[-1], cost, is_beaten
         )
+
+    def about(
+        self, surrogate: Dynamics, precision: sp.csr_array, draws: FloatArray, *, step_size: float = 1.0
+    ) -> NoUTurn:
+        """Return the no-U-turn sampler in coordinates and with a metric that suit draws of a surrogate."""
+        coordinates, metric = self._metric(surrogate, precision, spread(draws, _FINAL_POINTS))
+        return NoUTurn(coordinates, coordinates.inward(draws).mean(axis=0), metric, step_size)
 
     def drawn(self, sampler: Sampler, theta: FloatArray, n: int, *, apart: int) -> FloatArray:
         """Return draws of a sampler from a place, so many transitions apart, shape (n, dim)."""

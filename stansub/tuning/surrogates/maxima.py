@@ -104,7 +104,7 @@ def _expanded(
     if not found:
         raise FarError
     found = [one for one in found if one.noise < _ASTRAY] or [min(found, key=lambda one: one.noise)]
-    return replace(by_share(split, found, progress), n_starts=n_starts, n_reached=ends[0].n_climbs)
+    return replace(by_share(split, found, rng, progress), n_starts=n_starts, n_reached=ends[0].n_climbs)
 
 
 def _about_single(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> TunedSurrogate:

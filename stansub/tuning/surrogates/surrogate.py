@@ -17,7 +17,7 @@ import numpy as np
 
 from stansub import memory
 from stansub.errors import RunError
-from stansub.kernels.surrogate import FixedLength, NoUTurn, SurrogateTransition
+from stansub.kernels.surrogate import FixedLength, Hamiltonian, NoUTurn, SurrogateTransition
 from stansub.mode_findings import ENOUGH_CLIMBS
 from stansub.progress import Progress
 from stansub.selection import Along, SurrogateSettled
@@ -28,7 +28,7 @@ from stansub.target.groupings import Recentred
 from stansub.target.joint_settings import Choice, choose_joint
 from stansub.target.simplexes import NO_SIMPLEXES, Simplexes
 from stansub.target.sparse import Quadratic, SparsePredictors
-from stansub.target.split import Split
+from stansub.target.split import Split, Surrogate
 from stansub.tuning.effects.coordinates import find_effects
 from stansub.tuning.effects.normal_effects import find_normal_effects
 from stansub.tuning.surrogates.differences import Differences
@@ -107,6 +107,8 @@ class TunedSurrogate:
     """Changes of signs that leave the posterior unchanged, if they were searched for."""
     others: tuple[TunedSurrogate, ...] = ()
     """Surrogates about other modes of the posterior, if they were searched for."""
+    behind: float | None = None
+    """Difference in log evidence between the best mode and the best of those that were left out, if there are any."""
     n_starts: int = 0
     n_reached: int = 0
     """Climbs of that search, and those of them that reached the highest maximum."""
@@ -128,11 +130,19 @@ class TunedSurrogate:
         """Return the choice for the record."""
         sampler, n_modes = self.transition.describe(), 1 + len(self.others)
         counts = self.n_starts, self.n_reached, n_modes, self.n_seen
-        return SurrogateSettled(self.noise, self.n_passes, sampler, *counts)
+        return SurrogateSettled(self.noise, self.n_passes, sampler, *counts, self.behind)
 
     def normal(self, split: Split) -> NormalApproximation:
         """Return a normal approximation of the posterior."""
         return of_surrogate(split, self.transition, self.draws)
+
+    def hamiltonian(self, surrogate: Surrogate) -> Hamiltonian:
+        """Return a sampler of trajectories on the surrogate, even if steps are made by another one."""
+        inner = self.transition.inner
+        if isinstance(inner, Hamiltonian):
+            return inner
+        assert self.tuner is not None
+        return self.tuner.about(surrogate, self.transition.approximation.precision, self.draws)
 
     def starts(self, n: int) -> tuple[FloatArray, ...]:
         """Return draws of the surrogates in turn, far apart in their order; every second one with changed signs."""

@@ -90,7 +90,7 @@ def tune(
             break  # the remaining starts are near no mode
         if not any(overlap(tuned, other) for other in found):  # steps may be small in another part of the same mode
             found.append(tuned)
-    return replace(by_share(split, found, progress), n_seen=len(found))
+    return replace(by_share(split, found, rng, progress), n_seen=len(found))
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class _Start(NamedTuple):
             if start.density >= least:
                 break
             start = start.run_windows(posterior, _LATER, check)
-        theta, system = start.draws[-1], posterior.hamiltonian(inner.centre, inner.metric, inner.coordinates)
+        theta, system = start.draws[-1], inner.on(posterior)
         before = 0.0
         for _ in range(_ROUNDS):
             made = adapted(system, theta, _APPROACH, self.rng, check)
