@@ -26,7 +26,7 @@ from stansub.types import FloatArray
 # Nodes of the Gauss-Legendre quadrature over s; exponent of s.
 _NODES, _EXPONENT = 8, 3
 # Transitions at each node with an adapting step size, and those that count; depth of their trees.
-_ADAPTING, _COUNTED, _DEPTH = 30, 40, 6
+_ADAPTING, _COUNTED, _DEPTH = 50, 60, 6
 # Calls of `check`.
 CHECKS = _NODES * (_ADAPTING + _COUNTED)
 
