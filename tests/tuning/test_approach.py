@@ -1,5 +1,6 @@
 """Chains from random starts on a posterior whose likelihood has no maximum: they arrive before they are sampled."""
 
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -7,11 +8,13 @@ import pytest
 import scipy.sparse as sp
 
 from stansub.errors import RunError
-from stansub.kernels.surrogate import NoUTurn
+from stansub.kernels.surrogate import MAX_TREE_DEPTH, NoUTurn
 from stansub.progress import Progress, StoppedError
+from stansub.selection import Along
 from stansub.target.coordinates import Coordinates
 from stansub.target.metric import Metric
 from stansub.tuning.surrogates import warmup
+from stansub.tuning.surrogates.hmc import Tuned
 from stansub.tuning.surrogates.surrogate import TunedSurrogate
 from stansub.types import FloatArray
 
@@ -29,6 +32,7 @@ class Posterior:
         self.share = share
         self.metrics: list[Metric] = []
         self.tree_metrics: list[Metric] = []
+        self.depths = set[int]()
 
     @property
     def model(self) -> Any:
@@ -46,6 +50,7 @@ class Posterior:
 
     def nuts(self, bits: Any, theta: Any, n: int = 1, *, step_size: float, max_tree_depth: int) -> Made:
         self.tree_metrics.append(self.metrics[-1])
+        self.depths.add(max_tree_depth)
         theta *= 1 - self.share
         return Made(float(np.exp(-step_size * (1 + np.abs(theta).max()))))
 
@@ -78,6 +83,14 @@ def test_a_start_with_a_low_density_first_continues_with_its_own_metric(share: f
     assert n_tuned >= warmup._APPROACH
 
 
+def test_trees_are_not_full_on_the_way_to_the_posterior() -> None:
+    """Steps are many there, and full trees of them lead hardly nearer."""
+    posterior = Posterior(0.02)
+    approached(posterior, least=-1.0)
+    assert posterior.depths == {warmup._DEPTH}
+    assert warmup._DEPTH < MAX_TREE_DEPTH
+
+
 def test_windows_adapt_a_diagonal_metric() -> None:
     """Coordinates that vary more are thought less precise."""
 
@@ -93,6 +106,39 @@ def test_windows_adapt_a_diagonal_metric() -> None:
     assert len(posterior.tree_metrics) == sum(warmup._LATER)
     np.testing.assert_allclose(made.precision, [1.0, 0.01], rtol=0.4)
     assert made.density == posterior.log_density(made.draws[-1])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "n_rounds"), [([0.05, 0.3, 0.31], 3), ([0.3, 0.3], 2), ([0.01 * 2.0**k for k in range(20)], 8)]
+)
+def test_the_metric_is_tuned_until_steps_no_longer_grow(
+    sizes: list[float], n_rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each round begins at the draws of the one before, with their metric."""
+    started = list[float]()
+
+    class Rounds:
+        def round(self, _: Any, about: Any, draws: FloatArray, points: FloatArray, metric_of: Any) -> Tuned:
+            assert about == metric_of == points[-1, 0] == draws[-1, 0]
+            started.append(float(draws[-1, 0]))
+            return Tuned(NoUTurn(*cast(Any, (None, None, None)), sizes[len(started) - 1]), draws + 1)
+
+        def finish_on_posterior(self, *given: Any) -> Tuned:
+            return self.round(*given)
+
+    def about(_: Any, draws: FloatArray) -> Any:
+        return SimpleNamespace(precision=draws[-1, 0])
+
+    rounds: Any = Rounds()
+    monkeypatch.setattr(warmup._Warmup, "_about", about)
+    monkeypatch.setattr(warmup.Exploration, "of", lambda *_: (SimpleNamespace(tuner=rounds), None))
+    split: Any = SimpleNamespace(surrogate=lambda about: about.precision)
+    own = warmup._Warmup(split, DIM, np.random.default_rng(1), Progress(), Along.NO_MAXIMUM)
+    sizes.append(0.0)
+    tuned, last, tuner = own._tune_near(cast(Any, None), np.zeros((20, DIM)))
+    assert started == list(range(n_rounds + 1))
+    assert last.precision == n_rounds == tuned.draws[-1, 0] - 1
+    assert tuner is rounds
 
 
 def test_starts_that_stay_elsewhere_are_about_modes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

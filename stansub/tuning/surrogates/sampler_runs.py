@@ -92,6 +92,7 @@ def adapted(
     check: Callable[[], None],
     target: float = TARGET,
     count: Callable[[Transition], None] = _ignore,
+    depth: int = MAX_TREE_DEPTH,
 ) -> Adapted:
     """Return draws and a step size from dual averaging (Hoffman and Gelman 2014, section 3.2); see `run`."""
     theta, draws = np.array(theta), np.empty((n, len(theta)))
@@ -99,7 +100,7 @@ def adapted(
     step_size = 0.2
     for t in range(1, n + 1):
         check()
-        made = system.nuts(rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH)
+        made = system.nuts(rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=depth)
         count(made)
         draws[t - 1] = theta
         h += (target - made.acceptance_rate - h) / (t + 10)

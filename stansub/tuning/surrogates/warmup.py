@@ -6,8 +6,8 @@ no-U-turn sampler therefore approaches the posterior from random parameters. A d
 (Carpenter et al. 2017, Journal of Statistical Software 76, as in CmdStan).
 
 The start with the highest density determines the metric of further trajectories. It is the mean curvature of the
-likelihood over draws, plus that of the rest of the posterior. Over draws, the posterior's mean curvature is positive;
-at a single draw it may be negative in some directions.
+likelihood over draws, plus that of the rest of the posterior, in rounds until step sizes no longer grow. Over draws,
+the posterior's mean curvature is positive; at a single draw it may be negative in some directions.
 
 Other starts use this metric, too. At a far lower density it may not suit: effects that begin at random values push
 their scale towards 0, and only a metric with the variance of the scale's logarithm leads back soon. If steps with the
@@ -35,6 +35,7 @@ from stansub.target.metric import Metric
 from stansub.target.sparse import Quadratic
 from stansub.target.split import Differentiable, Dynamics, Split
 from stansub.target.threads import together
+from stansub.tuning.surrogates.hmc import Tuned, Tuner
 from stansub.tuning.surrogates.mode_shares import by_share, overlap
 from stansub.tuning.surrogates.sampler_runs import adapted, spread
 from stansub.tuning.surrogates.starting import find_start
@@ -46,10 +47,13 @@ from stansub.types import FloatArray
 _FIRST, _LATER, _PRIOR_DRAWS, _PRIOR_VARIANCE = (50, 25), (50, 100), 5, 1e-3
 # Draws over which the curvature is averaged.
 _AVERAGED = 16
+# Maximum tree depth there. With full trees, far from the posterior, the steps are too many for what they lead nearer.
+_DEPTH = 6
 # Number of random starts. A start with a low density continues with the diagonal metric at most `_CONTINUED` times.
 _STARTS, _CONTINUED = 4, 2
 # Transitions per round with the tuned metric, and most rounds. Rounds end if step sizes reach the share `_NEAR` of the
-# tuned one, or if they no longer grow by the factor `_GROWS`: with the tuned step size, the chain would be stuck.
+# tuned one, or if they no longer grow by the factor `_GROWS`: with the tuned step size, the chain would be stuck. The
+# metric itself is tuned in such rounds, too.
 _APPROACH, _ROUNDS, _NEAR, _GROWS = 60, 8, 0.5, 1.2
 # Radius of random parameters, as in CmdStan.
 _RADIUS = 2.0
@@ -126,14 +130,8 @@ class _Warmup:
         highest, *others = sorted(starts, key=lambda one: one.density, reverse=True)
         posterior, phi = _dynamics(self.split), self.split.prior().phi
         draws = highest.run_windows(posterior, _LATER, self.progress.check).draws
-        some = self.split.predictors.expansions([phi(theta) for theta in spread(draws, _AVERAGED)])
-        about = Approximation.plain(Quadratic.mean(some), is_mean=True)
-        tuner = Exploration.of(self.split, about, self.dim, self.rng, self.progress)[0].tuner
-        self.progress("Tuning trajectories on the posterior")
-        points, metric_of = spread(draws, _AVERAGED), self.split.surrogate(about)
-        tuned = tuner.finish_on_posterior(posterior, about.precision, draws, points, metric_of)
-        inner = tuned.inner
-        assert isinstance(inner, NoUTurn)
+        tuned, about, tuner = self._tune_near(posterior, draws)
+        inner = _no_u_turn(tuned)
         levels = [posterior.model.log_density(theta) for theta in spread(tuned.draws, _AVERAGED)]
         lowest = min(levels)
         least = lowest - np.ptp(levels)
@@ -151,8 +149,34 @@ class _Warmup:
         draws = np.vstack([one[-size:] for one in near])
         sds = np.std([phi(theta) for theta in tuned.draws], axis=0)
         transition = SurrogateTransition(about, inner, sds, None, 1, on_posterior=inner, share=1.0)
-        found = TunedSurrogate(transition, draws, 0.0, tuned.diverging, len(some), tuner=tuner, along=self.along)
+        found = TunedSurrogate(transition, draws, 0.0, tuned.diverging, _AVERAGED, tuner=tuner, along=self.along)
         return found, _near_other_modes(reached, lowest)
+
+    def _tune_near(self, posterior: Dynamics, draws: FloatArray) -> tuple[Tuned, Approximation, Tuner]:
+        """Return tuned trajectories near some draws, with the approximation and the tuner of their metric.
+
+        The metric at the first draws may not suit. A round with it leads nearer to the posterior, where it is better.
+        """
+        about = self._about(draws)
+        tuner = Exploration.of(self.split, about, self.dim, self.rng, self.progress)[0].tuner
+        self.progress("Tuning trajectories on the posterior")
+        before = 0.0
+        for _ in range(_ROUNDS):
+            points, metric_of = spread(draws, _AVERAGED), self.split.surrogate(about)
+            found = tuner.round(posterior, about.precision, draws, points, metric_of)
+            draws, size = found.draws, _no_u_turn(found).step_size
+            about = self._about(draws)
+            if size <= _GROWS * before:
+                break
+            before = size
+        points, metric_of = spread(draws, _AVERAGED), self.split.surrogate(about)
+        return tuner.finish_on_posterior(posterior, about.precision, draws, points, metric_of), about, tuner
+
+    def _about(self, draws: FloatArray) -> Approximation:
+        """Return the mean of expansions at some draws."""
+        phi = self.split.prior().phi
+        some = self.split.predictors.expansions([phi(theta) for theta in spread(draws, _AVERAGED)])
+        return Approximation.plain(Quadratic.mean(some), is_mean=True)
 
 
 def _near_other_modes(reached: Iterable[tuple[_Start, bool]], level: float) -> list[_Start]:
@@ -162,6 +186,12 @@ def _near_other_modes(reached: Iterable[tuple[_Start, bool]], level: float) -> l
     direction to hold as much of the posterior.
     """
     return [one for one, is_near in reached if not is_near and one.density >= level - len(one.precision)]
+
+
+def _no_u_turn(tuned: Tuned) -> NoUTurn:
+    """Return the sampler of trajectories on a posterior."""
+    assert isinstance(tuned.inner, NoUTurn)
+    return tuned.inner
 
 
 def _dynamics(split: Split) -> Dynamics:
@@ -192,7 +222,7 @@ class _Start(NamedTuple):
         kept, precision, plain = self.draws, self.precision, Coordinates.plain(len(self.precision))
         for n in windows:
             system = posterior.hamiltonian(kept[-1], Metric.of(sp.csc_array(sp.diags_array(precision))), plain)
-            kept = adapted(system, kept[-1], n, self.rng, check).draws[n // 2 :]
+            kept = adapted(system, kept[-1], n, self.rng, check, depth=_DEPTH).draws[n // 2 :]
             weight = len(kept) / (len(kept) + _PRIOR_DRAWS)
             precision = 1 / (weight * kept.var(axis=0) + (1 - weight) * _PRIOR_VARIANCE)
         return _Start(kept, posterior.model.log_density(kept[-1]), precision, self.rng)
@@ -212,7 +242,7 @@ class _Start(NamedTuple):
         theta, system = start.draws[-1], inner.on(posterior)
         before = 0.0
         for _ in range(_ROUNDS):
-            made = adapted(system, theta, _APPROACH, self.rng, check)
+            made = adapted(system, theta, _APPROACH, self.rng, check, depth=_DEPTH)
             theta, size = made.draws[-1], made.step_size
             if (is_near := size >= _NEAR * inner.step_size) or size <= _GROWS * before:
                 break
