@@ -47,7 +47,7 @@ from stansub.types import FloatArray
 _FIRST, _LATER, _PRIOR_DRAWS, _PRIOR_VARIANCE = (50, 25), (50, 100), 5, 1e-3
 # Draws over which the curvature is averaged.
 _AVERAGED = 16
-# Maximum tree depth there. With full trees, far from the posterior, the steps are too many for what they lead nearer.
+# Maximum tree depth there: full trees lead nearer, but take longer than rounds that make up for it.
 _DEPTH = 6
 # Number of random starts. A start with a low density continues with the diagonal metric at most `_CONTINUED` times.
 _STARTS, _CONTINUED = 4, 2
