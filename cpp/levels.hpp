@@ -56,7 +56,6 @@ class LevelPasses {
   std::size_t dim() const { return dim_; }
   std::size_t n_rows() const { return arguments_.size() + 1; }
   std::size_t n_levels(std::size_t which) const { return groupings_.at(which).n_levels; }
-  bool has_program() const { return program_ != nullptr; }
   double* proposed() { return there_.data(); }
   const double* state() const { return here_.data(); }
 
