@@ -408,6 +408,15 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
         "target += exp_mod_normal_lpdf(z | a + xc * b, s, inv(t));",
         lambda t, d: stats.exponnorm.logpdf(d["z"], t.t / t.s, t.eta, t.s),
     ),
+    "one_of_several": (
+        # The probability rounds to 1, and 1 less that to 0.
+        "for (n in 1:N) target += normal_lpdf(z[n] | a, s)"
+        " + bernoulli_lpmf(c[n] > 0 | 1 - pow(1 - inv_logit(20 + a), 3));",
+        lambda t, d: (
+            np.where(d["c"] > 0, np.log1p(-(special.expit(-20 - t.a) ** 3)), 3 * special.log_expit(-20 - t.a))
+            + stats.norm.logpdf(d["z"], t.a, t.s)
+        ),
+    ),
     "reduce_sum": (
         "target += reduce_sum(part_lupdf, to_array_1d(z), 1, xc, a, b, s);",
         lambda t, d: stats.norm.logpdf(d["z"], t.eta, t.s),

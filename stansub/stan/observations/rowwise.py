@@ -361,8 +361,8 @@ def _of_log1p(x: Expression) -> Number | None:
             return apply("log1m_exp", negated.parts[0])
         if (rest := _complement(negated)) is not None:
             return apply("log", rest)
-    if x.kind == "difference" and is_kind(x.parts[0], "exp") and is_all(known(x.parts[1]), 1):
-        return x.parts[0].parts[0]
+    if x.kind == "difference" and is_all(known(x.parts[1]), 1):
+        return apply("log", x.parts[0])
     return None
 
 
