@@ -85,7 +85,7 @@ class Program {
     std::int32_t kind, a, b;
     double value;
   };
-  static constexpr std::size_t most_instructions = 2048;
+  static constexpr std::size_t most_instructions = 8192;
 
   Program(std::vector<std::vector<Instruction>> variants, std::size_t n_arguments, std::size_t n_data)
       : variants_(std::move(variants)), q_(n_arguments), n_data_(n_data) {

@@ -16,7 +16,7 @@ import numpy as np
 
 from stansub import clock
 from stansub.errors import RunError
-from stansub.kernels.surrogate import NoUTurn
+from stansub.kernels.surrogate import Gibbs, GivenScales, NoUTurn
 from stansub.progress import Progress
 from stansub.selection import StepCost
 from stansub.target.split import Split
@@ -40,6 +40,9 @@ _SOON = 60.0
 # Sd of the remainders above which some steps are such trajectories, and their share: a chain in a tail of the posterior
 # that the surrogate does not have leaves it by these.
 _FAIR, _SHARE = 0.2, 0.1
+# Their share if transitions of a sampler of effects, which crosses funnels of scales, are accepted more often than
+# this, but rarely.
+_HALF, _SOMETIMES = 0.5, 0.3
 
 
 class Trial(NamedTuple):
@@ -84,7 +87,8 @@ def tried(
 
     Where a surrogate omits much of the density, a chain rejects all distant points and would stay for long. But of
     trajectories of random length, some end nearby. If few of these are accepted, either, the sampler moves on the
-    posterior itself. If more are, but the surrogate omits more than little, a tenth of the steps do.
+    posterior itself, or half of the steps do, if a sampler of effects is accepted sometimes: trajectories do not cross
+    funnels. If more are, but the surrogate omits more than little, a tenth of the steps do.
 
     Parameters
     ----------
@@ -98,19 +102,20 @@ def tried(
         return Trial(tuned, moves.accepted, cost=StepCost(moves.n_steps, moves.seconds))
     tuned, moves = _with_length(split, tuned, rng, progress)
     sticks = moves.accepted < _RARELY or moves.n_in_a_row >= _IN_A_ROW or tuned.noise > _NOISY
-    found = None
+    found, share = None, 1.0
     if on_posterior and (sticks or tuned.noise > _FAIR):
-        share = 1.0 if sticks else _SHARE
+        crosses = isinstance(tuned.transition.inner, Gibbs | GivenScales) and moves.accepted > _SOMETIMES
+        share = (_HALF if crosses else 1.0) if sticks else _SHARE
         found = _on_posterior(
             split, tuned, progress, lambda seconds: forecast(StepCost(None, share * seconds)), sticks=sticks
         )
     if found is None:
         return Trial(tuned, moves.accepted)
     assert isinstance(found.inner, NoUTurn)
-    transition = replace(tuned.transition, on_posterior=found.inner, share=_SHARE)
-    if not sticks:
-        seconds = _SHARE * found.seconds + (1 - _SHARE) * moves.seconds
-        cost = StepCost(_SHARE * found.n_steps, seconds)
+    transition = replace(tuned.transition, on_posterior=found.inner, share=share)
+    if share < 1:
+        seconds = share * found.seconds + (1 - share) * moves.seconds
+        cost = StepCost(share * found.n_steps, seconds)
         return Trial(replace(tuned, transition=transition), moves.accepted, cost=cost)
     transition = replace(transition, inner=found.inner, joint=None, n=1, share=1.0)
     tuned = replace(tuned, transition=transition, draws=found.draws, diverging=found.diverging)

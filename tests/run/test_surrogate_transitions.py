@@ -467,6 +467,7 @@ def test_trajectories_on_the_posterior_by_default(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(transitions, "_RARELY", 1.01)
+    monkeypatch.setattr(transitions, "_SOMETIMES", 1.0)
     monkeypatch.setattr(run_transitions, "_LONG", 0.0)
     options: dict[str, Any] = {"proposal": "surrogate", "seed": 1, "chains": 2, "show_progress": False}
     idata = stansub.sample(program, data, **options, iter_sampling=400)

@@ -408,6 +408,15 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
         "target += exp_mod_normal_lpdf(z | a + xc * b, s, inv(t));",
         lambda t, d: stats.exponnorm.logpdf(d["z"], t.t / t.s, t.eta, t.s),
     ),
+    "one_of_several": (
+        # The probability rounds to 1, and 1 less that to 0.
+        "for (n in 1:N) target += normal_lpdf(z[n] | a, s)"
+        " + bernoulli_lpmf(c[n] > 0 | 1 - pow(1 - inv_logit(20 + a), 3));",
+        lambda t, d: (
+            np.where(d["c"] > 0, np.log1p(-(special.expit(-20 - t.a) ** 3)), 3 * special.log_expit(-20 - t.a))
+            + stats.norm.logpdf(d["z"], t.a, t.s)
+        ),
+    ),
     "reduce_sum": (
         "target += reduce_sum(part_lupdf, to_array_1d(z), 1, xc, a, b, s);",
         lambda t, d: stats.norm.logpdf(d["z"], t.eta, t.s),
@@ -1196,11 +1205,37 @@ def test_a_prior_of_many_parameters_is_no_obstacle() -> None:
     np.testing.assert_allclose(found.log_lik(theta), -0.5 * theta[:n] ** 2 - 0.5 * np.log(2 * np.pi))
 
 
+def test_an_observation_may_be_a_person_with_hundreds_of_trials() -> None:
+    text = """
+      data { int N; int T; array[N, T] int c; matrix[N, T] r; }
+      parameters { vector[N] a; real b; }
+      model {
+        for (n in 1:N) {
+          real q = 0;
+          for (t in 1:T) { c[n, t] ~ bernoulli_logit(b * q); q += inv_logit(a[n]) * (r[n, t] - q); }
+        }
+      }
+    """
+    n, trials, rng = 3, 500, np.random.default_rng(1)
+    values = {"N": n, "T": trials, "c": rng.integers(2, size=(n, trials)), "r": rng.standard_normal((n, trials))}
+    found = _dense(*in_program(follow(parse(text), values, n).term, n))
+    theta, q, expected = np.append(rng.standard_normal(n), 1.5), np.zeros(n), np.zeros(n)
+    for c, r in zip(values["c"].T, values["r"].T, strict=True):
+        expected += stats.bernoulli.logpmf(c, special.expit(theta[-1] * q))
+        q += special.expit(theta[:n]) * (r - q)
+    np.testing.assert_allclose(found.log_lik(theta), expected)
+    eta, step = found.at(theta), 1e-6
+    (slopes,) = found.family.derivatives((1,), eta)
+    for k, unit in enumerate(np.eye(len(eta))):
+        below, above = (found.family.log_lik(eta + sign * step * unit[:, np.newaxis]) for sign in (-1, 1))
+        np.testing.assert_allclose(slopes[k], (above - below) / (2 * step), rtol=1e-5)
+
+
 def test_a_recursion_over_many_rows_is_given_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
     n, most = 20_000, 3_000
     monkeypatch.setattr(observation, "_MOST_STATEMENTS", most)  # all iterations would take 40,000
     program = parse(PROGRAM.format(model="target += own_lpdf(z | a, s);", functions=RECURSION))
-    with pytest.raises(NotFollowedError, match="more than 500 operations in a row"):
+    with pytest.raises(NotFollowedError, match="more than 2000 operations in a row"):
         follow(program, {"N": n, "x": np.ones((n, 2)), "z": np.ones(n)}, n)
 
 

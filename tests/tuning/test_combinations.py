@@ -6,6 +6,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from stansub.target.coordinates import Coordinates
 from stansub.tuning.effects.combinations import combined
 from stansub.tuning.effects.coordinates import find_effects
 
@@ -69,6 +70,29 @@ def test_inner_coordinates_are_levels_in_which_the_precision_is_sparse() -> None
     banded = WALKS * (3 * STEPS - 2)
     assert n_entries(1.0) == banded
     assert n_entries(0.5) == banded + WALKS * 2 * (STEPS - 2)  # first steps, of another scale, stand out
+
+
+def test_precisions_are_sparse_in_matching_coordinates() -> None:
+    """The data say more about early steps than about late ones, whose weights would be less."""
+    effects = find_effects(levels, np.zeros(DIM), np.random.default_rng(1))
+    theta = 0.3 * np.random.default_rng(2).standard_normal(DIM)
+    about = priors_of_effects.expansion(1 + STEPS * WALKS)
+    coordinates = effects.matching(about.precision, theta[np.newaxis])
+
+    def pattern(coordinates: Coordinates) -> NDArray[np.bool_]:
+        """Of steps that an argument reads."""
+        own, inner = coordinates.compiled(), coordinates.inward(theta)
+        columns = []
+        for place in PLACES:
+            moved, out = inner.copy(), np.empty(DIM)
+            moved[place] += 1
+            own.outward(moved, out)
+            columns.append(np.abs(levels(out) - levels(theta)) > 1e-9)
+        return np.array(columns)
+
+    np.testing.assert_array_equal(pattern(coordinates), pattern(effects.halfway()))
+    different = effects.weighted(np.linspace(0.9, 0.1, effects.n_blocks))
+    assert pattern(different).sum() > 2 * pattern(coordinates).sum()
 
 
 def test_normal_effects_are_combined_under_a_likelihood_of_their_levels() -> None:

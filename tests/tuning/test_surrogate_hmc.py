@@ -240,6 +240,32 @@ def test_trajectories_are_on_the_posterior_if_the_surrogate_omits_too_much(
     assert not transitions.tried(split, tuned, rng, Progress(), on_posterior=False).tuned.transition.on_posterior
 
 
+@pytest.mark.parametrize(
+    ("inner", "rate", "share"),
+    [
+        (GivenScales(cast(Any, None), 0.1, 5), 0.4, 0.5),
+        (GivenScales(cast(Any, None), 0.1, 5), 0.2, 1.0),
+        (GivenScales(cast(Any, None), 0.1, 5), 0.7, 0.1),
+        (NoUTurn(cast(Any, None), cast(Any, None), cast(Any, None), 0.1), 0.4, 1.0),
+    ],
+)
+def test_a_sampler_that_crosses_funnels_still_makes_half_of_the_steps(
+    inner: Any, rate: float, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere: Any = None
+    along = NoUTurn(nowhere, nowhere, nowhere, 0.1)
+    monkeypatch.setattr(transitions, "_moves", lambda *_: transitions._Moves(rate, seconds=0.5))
+    monkeypatch.setattr(Tuner, "finish_on_posterior", lambda *_: Tuned(along, np.ones((2, 1)), n_steps=20, seconds=4.0))
+    tuned = TunedSurrogate(
+        SurrogateTransition(ABOUT, inner, np.ones(1)), np.zeros((1, 1)), 0.5, 0.0, 1, tuner=made()[1]
+    )
+    split: Any = SimpleNamespace(posterior=lambda: "posterior", surrogate=lambda _: "surrogate")
+    found = transitions.tried(split, tuned, np.random.default_rng(1), Progress())
+    transition = found.tuned.transition
+    assert (transition.share, transition.inner) == (share, inner if share < 1 else along)
+    assert found.cost == StepCost(share * 20, share * 4.0 + (1 - share) * 0.5) or share == 1
+
+
 def test_trajectories_on_the_posterior_that_hardly_move_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere: Any = None
     inner = NoUTurn(nowhere, nowhere, nowhere, 1e-5)

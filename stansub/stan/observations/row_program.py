@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
@@ -17,6 +19,7 @@ from stansub.stan.observations.branches import continuous
 from stansub.stan.observations.containers import added
 from stansub.stan.observations.operations import common_limit
 from stansub.stan.observations.rowwise import (
+    MOST_NESTED,
     Expression,
     Number,
     combine,
@@ -35,7 +38,9 @@ from stansub.target.remainders import Family, NoPredictorsError
 from stansub.types import Check, FloatArray
 
 # Maxima: arguments of an observation; variants; numbers of all rows of the design; instructions of a variant.
-MOST_ARGUMENTS, _MOST_VARIANTS, _MOST_NUMBERS, _MOST_INSTRUCTIONS = 12, 64, 1 << 28, 2048
+MOST_ARGUMENTS, _MOST_VARIANTS, _MOST_NUMBERS, _MOST_INSTRUCTIONS = 12, 64, 1 << 28, 8192
+# Frames of functions that recurse over the parts of an expression, for each operation in a row.
+_FRAMES = 5
 # Relative rounding of slopes.
 _ROUNDING = 1e-12
 _PLACES = {name: k for k, name in enumerate(_loop.OPERATIONS)}
@@ -85,6 +90,18 @@ def _tail_rounding(log_lik: FloatArray) -> FloatArray:
     return np.asarray(np.minimum(8 * np.finfo(float).eps * np.exp(np.minimum(-log_lik, 100.0)), 0.1))
 
 
+@contextmanager
+def _of_any_depth() -> Iterator[None]:
+    """Let functions recurse over all operations in a row that a value may be the result of."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _FRAMES * MOST_NESTED))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+@_of_any_depth()
 def in_program(term: Expression, n: int, *, check: Check = lambda: None) -> tuple[ProgramFamily, list[Argument]]:
     """Return the program of an observation and the arguments of n, from the log likelihood of one; not yet proved.
 

@@ -33,7 +33,7 @@ class NestedError(NotFollowedError):
 
 
 # Maximum number of operations in a row. Programs of observations have fewer (`stansub.stan.observations.row_program`).
-_MOST_NESTED = 500
+MOST_NESTED = 2000
 
 Number = Any  # a number, or an expression
 Mask = NDArray[np.bool_]
@@ -63,8 +63,8 @@ class Expression:
     def __post_init__(self) -> None:
         parts = [one for one in self.parts if isinstance(one, Expression)]
         depth = 1 + max((one.depth for one in parts), default=0)
-        if depth > _MOST_NESTED:
-            raise NestedError(f"a value is the result of more than {_MOST_NESTED} operations in a row")
+        if depth > MOST_NESTED:
+            raise NestedError(f"a value is the result of more than {MOST_NESTED} operations in a row")
         object.__setattr__(self, "depth", depth)
         single = self.kind not in ("data", "select") and all(one.is_single for one in parts)
         if self.slopes is not None and self.values is not None:
@@ -361,8 +361,8 @@ def _of_log1p(x: Expression) -> Number | None:
             return apply("log1m_exp", negated.parts[0])
         if (rest := _complement(negated)) is not None:
             return apply("log", rest)
-    if x.kind == "difference" and is_kind(x.parts[0], "exp") and is_all(known(x.parts[1]), 1):
-        return x.parts[0].parts[0]
+    if x.kind == "difference" and is_all(known(x.parts[1]), 1):
+        return apply("log", x.parts[0])
     return None
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from stansub.target.coordinates import Combination
 from stansub.tuning.effects.components import square_components
 from stansub.types import FloatArray
 
@@ -47,6 +48,19 @@ def combined(images: sp.csc_array, places: NDArray[np.int64], dim: int) -> tuple
         sp.csc_array(_matrix(kept, [(own, into) for own, into, _ in found], dim)),
         sp.csr_array(_matrix(kept, [(own, back) for own, _, back in found], dim)),
     )
+
+
+def averaged(weights: FloatArray, places: NDArray[np.int32], combination: Combination) -> FloatArray:
+    """Return weights of effects, shape (n,): of those that are combined with each other, the mean.
+
+    If they differed, combinations would not be arguments of the likelihood, and precisions would not be sparse in them.
+    """
+    if combination.is_none:
+        return weights
+    starts, rows, values = combination.columns
+    _, labels = sp.csgraph.connected_components(sp.csc_array((values, rows, starts)), directed=False)
+    own = labels[places]
+    return np.asarray((np.bincount(own, weights) / np.maximum(np.bincount(own), 1))[own], np.float64)
 
 
 def _inverse(matrix: FloatArray) -> FloatArray | None:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from stansub.errors import EndedError, RunError
 from stansub.target.coordinates import Combination, Coordinates
 from stansub.target.soft_minima import SoftMinima
-from stansub.tuning.effects.combinations import combined
+from stansub.tuning.effects.combinations import averaged, combined
 from stansub.tuning.effects.components import slots, square_components
 from stansub.tuning.effects.effect_functions import functions_of
 from stansub.types import FloatArray
@@ -130,7 +130,7 @@ class Effects:
         if self.few.any():
             shares[self.few] = self._integrated(precision, points.mean(axis=0))
         shares[self.centred & (shares > _INFORMED)] = 1
-        return self.weighted(shares)
+        return self.weighted(averaged(shares, self.full.places[np.cumsum(self.full.sizes) - 1], self.combination))
 
     def _alone(self, precision: sp.csr_array, points: FloatArray) -> FloatArray:
         """Return the mean shares of each block, given all other coefficients."""
@@ -161,12 +161,11 @@ class Effects:
         own = np.full(scaled.shape[1], _FLAT * np.abs(precision.diagonal()).max())
         own[:n] = 1  # the prior precision of z
         whole = sp.csc_array(scaled.T @ precision @ scaled + sp.diags_array(own))
-        few = np.repeat(self.few, sizes)
-        places = np.flatnonzero(few)
+        places = np.flatnonzero(np.repeat(self.few, sizes))
         units = np.zeros((len(own), len(places)))
         units[places, np.arange(len(places))] = 1
         variances = sp.linalg.splu(whole).solve(units)[places, np.arange(len(places))]
-        shares = np.bincount(block[few], np.clip(1 - variances, 0, 1), minlength=len(sizes)) / sizes
+        shares = np.bincount(block[places], np.clip(1 - variances, 0, 1), minlength=len(sizes)) / sizes
         return np.asarray(shares[self.few])
 
     def _columns(self, theta: FloatArray) -> Iterator[tuple[Places, FloatArray]]:

@@ -374,11 +374,12 @@ class Exploration:
         if found.noise < _SMALL_ENOUGH or not np.isfinite(found.noise):
             return None
         self.progress("Tuning trajectories on the posterior")
-        made = tuned_on_posterior(self.split, self.tuner, found.approximation, found.draws)
+        is_uncertain = self.effects.structure.is_uncertain if self.effects else lambda draws: False
+        made = tuned_on_posterior(self.split, self.tuner, found.approximation, found.draws, is_uncertain)
         if made is None:
             return None
         tuned, about, inner = made.tuned, made.about, made.tuned.inner
-        if tuned.diverges or (self.effects is not None and self.effects.structure.is_uncertain(tuned.draws)):
+        if tuned.diverges:
             return None
         assert isinstance(inner, NoUTurn | FixedLength)
         transition = SurrogateTransition(about, inner, made.sds, None, tuned.n, on_posterior=inner, share=1.0)
