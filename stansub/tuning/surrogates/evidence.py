@@ -1,8 +1,8 @@
 """Log evidence of a mode, by path sampling from a normal approximation.
 
 Densities p_t = p^t q^(1 - t) lead from a normal density q, that of a sampler's centre and metric, to the density p. The
-derivative of their log normalising constant is the mean of log p - log q under p_t (Gelman and Meng 1998, Statistical
-Science 13, equation 8; Ogata 1989), so the log evidence of p is
+derivative of their log normalising constant is the mean of log p - log q under p_t (Gelman and Meng 1998), so the log
+evidence of p is
 
     log Z = int_0^1 E_t[log p - log q] dt.
 
