@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
@@ -19,8 +20,8 @@
 
 namespace stansub {
 
-// The sum over all observations. Data are columns of n numbers, which stay the caller's, as arguments do. Nothing is kept from
-// call to call, so threads may call at once.
+// The sum over all observations. Data are columns of n numbers, which stay the caller's, as arguments do. Threads may call at
+// once.
 class FullData {
  public:
   FullData(const Arguments& arguments, DensityOrProgram density, std::vector<Numbers> data, double constant)
@@ -31,23 +32,26 @@ class FullData {
   std::size_t dim() const { return arguments_.dim(); }
 
   double log_lik(const double* phi) const {
-    Each each(density_, log_lik_, arguments_.size());
+    auto each = taken();
     std::vector<double> scratch(block);
-    return sum(phi, [&](std::size_t, std::size_t count, const densities::Block& data, const densities::Block& eta) {
-      return each.log_lik(data, eta, count, scratch.data());
+    const double value = sum(phi, [&](std::size_t, std::size_t count, const densities::Block& data, const densities::Block& eta) {
+      return each->log_lik(data, eta, count, scratch.data());
     });
+    leave(std::move(each));
+    return value;
   }
 
   // Also writes the gradient. Absolute values in programs must have no kinks.
   double gradient(const double* phi, double* out) const {
     const std::size_t q = arguments_.size();
     std::vector<double> rows((q + 1) * block), sums(dim() + 1);
-    Each each(density_, log_lik_, q);
+    auto each = taken();
     const double value = sum(phi, [&](std::size_t first, std::size_t count, const densities::Block& data, const densities::Block& eta) {
-      const double found = each.gradients(data, eta, count, rows.data());
+      const double found = each->gradients(data, eta, count, rows.data());
       for (std::size_t k = 0; k < q; ++k) arguments_[k].add_back(&rows[(k + 1) * block], first, count, sums.data() + 1);
       return found;
     });
+    leave(std::move(each));
     std::copy(sums.begin() + 1, sums.end(), out);
     return value;
   }
@@ -99,6 +103,20 @@ class FullData {
     std::vector<double> at_, own_, data_;
   };
 
+  // Scratch memory of a call. That of a long program takes longer to allocate than to use, so calls leave it for later ones.
+  std::unique_ptr<Each> taken() const {
+    const std::lock_guard lock(mutex_);
+    if (left_.empty()) return std::make_unique<Each>(density_, log_lik_, arguments_.size());
+    auto found = std::move(left_.back());
+    left_.pop_back();
+    return found;
+  }
+
+  void leave(std::unique_ptr<Each> each) const {
+    const std::lock_guard lock(mutex_);
+    left_.push_back(std::move(each));
+  }
+
   template <class Work>
   double sum(const double* phi, Work work) const {
     const std::size_t q = arguments_.size();
@@ -119,6 +137,8 @@ class FullData {
   LogLik log_lik_;
   std::vector<Numbers> data_;
   double constant_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Each>> left_;
 };
 
 }  // namespace stansub

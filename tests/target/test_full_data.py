@@ -1,5 +1,7 @@
 """The log likelihood of all observations in C++, beside that of each observation in numpy."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -93,6 +95,20 @@ def test_gradients(name: str, far: float) -> None:
         (slopes,) = predictors.family.derivatives((1,), eta)
         scale = sum(np.abs(row.gathered).T @ np.abs(one) for row, one in zip(predictors.rows, slopes, strict=True))
         np.testing.assert_allclose(gradient, predictors.gradient(phi), rtol=1e-9, atol=1e-9 * (1 + scale.max()))
+
+
+def test_threads_at_once_and_later_calls_do_not_see_each_other() -> None:
+    """Each call takes scratch memory that another one may have left."""
+    predictors = SparsePredictors((rows(), shared()), FAMILIES["program"])
+    full_data, points = predictors.full_data, 0.4 * RNG.standard_normal((60, M))
+    expected = [full_data.gradient(phi) for phi in points]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(full_data.gradient, points))
+    for (value, slope), (other, its) in zip(found, expected, strict=True):
+        assert value == other
+        np.testing.assert_array_equal(slope, its)
+    for phi, (value, _) in zip(points, expected, strict=True):
+        assert full_data.log_lik(phi) == pytest.approx(value, rel=1e-12)
 
 
 def test_undefined_values_are_minus_infinity() -> None:
