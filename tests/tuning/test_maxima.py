@@ -254,6 +254,17 @@ def test_the_share_of_a_mode_does_not_depend_on_the_point_of_the_expansion(value
     assert found.log == pytest.approx(known + np.log(2 * np.pi * widths.prod()))
 
 
+def test_trajectories_take_the_place_of_other_samplers_on_the_path() -> None:
+    nowhere: Any = None
+    approximation, surrogate = SimpleNamespace(precision=3), SimpleNamespace()
+    made = SurrogateTransition(approximation, Gibbs(nowhere), np.ones(1))  # type: ignore[arg-type]
+    tuner: Any = SimpleNamespace(about=lambda *given: given)
+    one = replace(tuned(0), transition=made, tuner=tuner)
+    of, precision, draws = one.hamiltonian(surrogate)  # type: ignore[arg-type, misc]
+    assert (of, precision) == (surrogate, 3)
+    assert draws is one.draws
+
+
 def modes(weights: dict[float, float], monkeypatch: pytest.MonkeyPatch, width: float = 0.1) -> TunedSurrogate:
     """The surrogates that are kept, of those with these log shares of the posterior."""
     nowhere: Any = None
@@ -275,7 +286,7 @@ def centres(found: TunedSurrogate) -> list[float]:
 def test_modes_with_a_share_of_the_posterior_count_the_largest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     found = modes({0: -3.0, 5: 0.0, 9: -20.0, 14: -30.0}, monkeypatch)
     assert centres(found) == [5, 0]
-    assert found.behind == 20.0
+    assert found.behind == found.choice().behind == 20.0
 
 
 @pytest.mark.parametrize(("error", "kept"), [(0.1, [5]), (4.0, [5, 0])])
