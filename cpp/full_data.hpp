@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <numeric>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <variant>
@@ -32,26 +30,23 @@ class FullData {
   std::size_t dim() const { return arguments_.dim(); }
 
   double log_lik(const double* phi) const {
-    auto each = taken();
+    Each each(density_, log_lik_, arguments_.size());
     std::vector<double> scratch(block);
-    const double value = sum(phi, [&](std::size_t, std::size_t count, const densities::Block& data, const densities::Block& eta) {
-      return each->log_lik(data, eta, count, scratch.data());
+    return sum(phi, [&](std::size_t, std::size_t count, const densities::Block& data, const densities::Block& eta) {
+      return each.log_lik(data, eta, count, scratch.data());
     });
-    leave(std::move(each));
-    return value;
   }
 
   // Also writes the gradient. Absolute values in programs must have no kinks.
   double gradient(const double* phi, double* out) const {
     const std::size_t q = arguments_.size();
     std::vector<double> rows((q + 1) * block), sums(dim() + 1);
-    auto each = taken();
+    Each each(density_, log_lik_, q);
     const double value = sum(phi, [&](std::size_t first, std::size_t count, const densities::Block& data, const densities::Block& eta) {
-      const double found = each->gradients(data, eta, count, rows.data());
+      const double found = each.gradients(data, eta, count, rows.data());
       for (std::size_t k = 0; k < q; ++k) arguments_[k].add_back(&rows[(k + 1) * block], first, count, sums.data() + 1);
       return found;
     });
-    leave(std::move(each));
     std::copy(sums.begin() + 1, sums.end(), out);
     return value;
   }
@@ -64,7 +59,7 @@ class FullData {
    public:
     Each(const DensityOrProgram& density, const LogLik& log_lik, std::size_t q) : log_lik_(log_lik), at_(q), own_(q), data_(log_lik.n_data) {
       if (const auto* program = std::get_if<std::shared_ptr<Program>>(&density))
-        program_.emplace(**program);
+        program_ = (*program)->columns();
       else
         density_ = std::get<Density>(density);
     }
@@ -99,23 +94,9 @@ class FullData {
    private:
     const LogLik& log_lik_;
     Density density_{};
-    std::optional<ProgramColumns> program_;
+    std::shared_ptr<ProgramColumns> program_;
     std::vector<double> at_, own_, data_;
   };
-
-  // Scratch memory of a call. That of a long program takes longer to allocate than to use, so calls leave it for later ones.
-  std::unique_ptr<Each> taken() const {
-    const std::lock_guard lock(mutex_);
-    if (left_.empty()) return std::make_unique<Each>(density_, log_lik_, arguments_.size());
-    auto found = std::move(left_.back());
-    left_.pop_back();
-    return found;
-  }
-
-  void leave(std::unique_ptr<Each> each) const {
-    const std::lock_guard lock(mutex_);
-    left_.push_back(std::move(each));
-  }
 
   template <class Work>
   double sum(const double* phi, Work work) const {
@@ -137,8 +118,6 @@ class FullData {
   LogLik log_lik_;
   std::vector<Numbers> data_;
   double constant_;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Each>> left_;
 };
 
 }  // namespace stansub

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "gamma_tails.hpp"
 #include "kinks.hpp"
 #include "normal_means.hpp"
+#include "pool.hpp"
 #include "unary.hpp"
 
 namespace stansub {
@@ -73,6 +75,8 @@ class Monomials {
   std::vector<int> starts_, products_;
 };
 
+class ProgramColumns;
+
 // Variants of a program; an observation's first number of data selects one. Later instructions refer to an instruction's result
 // by its index; the last result is the log likelihood. An absolute value has, besides its operand, a number of data: the width
 // within which expansions and gradients are of a parabola in its place (`Piece`). A branch on parameters is the sum of its sides,
@@ -123,6 +127,8 @@ class Program {
   std::size_t n_arguments() const { return q_; }
   std::size_t n_data() const { return n_data_; }
   const std::vector<std::vector<Instruction>>& variants() const { return variants_; }
+  // Evaluates many observations, in scratch memory that is the caller's until the reference goes.
+  std::shared_ptr<ProgramColumns> columns() const;
   const std::vector<Instruction>& of(const double* own) const { return variants_[static_cast<std::size_t>(own[0])]; }
 
   double log_lik(const double* own, const double* eta) const {
@@ -327,6 +333,7 @@ class Program {
 
   std::vector<std::vector<Instruction>> variants_;
   std::size_t q_, n_data_;
+  mutable Pool<ProgramColumns> columns_;
 };
 
 }  // namespace stansub

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <memory>
 #include <stdexcept>
 #include <vector>
 
@@ -412,5 +413,9 @@ class ProgramColumns {
   std::size_t which_[block], count_ = 0;  // observations of a variant in a block
   bool is_run_ = false;                   // whether they are all of the block; then `which_` is not set
 };
+
+inline std::shared_ptr<ProgramColumns> Program::columns() const {
+  return columns_.take([this] { return std::make_shared<ProgramColumns>(*this); });
+}
 
 }  // namespace stansub

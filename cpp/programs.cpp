@@ -91,10 +91,10 @@ void derivatives(const Program& program, int order, const Matrix& data, const Ma
       eta.shape(1) != n || out.shape(1) != n)
     throw std::invalid_argument("data, arguments and out must have a row for each number and a column for each observation");
   nb::gil_scoped_release release;
-  ProgramColumns columns(program);
+  const auto columns = program.columns();
   for (std::size_t first = 0; first < n; first += ProgramColumns::block)
-    columns.derivatives(order, {data.data() + first, n}, {eta.data() + first, n}, std::min(ProgramColumns::block, n - first),
-                        {out.data() + first, n});
+    columns->derivatives(order, {data.data() + first, n}, {eta.data() + first, n}, std::min(ProgramColumns::block, n - first),
+                         {out.data() + first, n});
 }
 
 void largest(const Program& program, int order, const Matrix& data, const Matrix& centre, const Matrix& lengths,
