@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from itertools import combinations, product
 from typing import Any
 
@@ -57,11 +58,12 @@ def unconstrained(
     )
     if dim > _MOST_PARAMETERS:
         raise NotFollowedError(f"{dim:,} unconstrained parameters are too many")
-    units = iter(range(dim))
+    units, first_unit = iter(range(dim)), sp.csr_array(([1.0], [0], [0, 1]), shape=(1, dim))
 
     def draw() -> Number:
         check()
-        unit = sp.csr_array(([1.0], [next(units)], [0, 1]), shape=(1, dim))
+        unit = copy(first_unit)  # a new one would check its shape, which takes seven times as long
+        unit.indices = np.array([next(units)], unit.indices.dtype)
         return affine(unit if sparse or n * dim > _MOST_DENSE else unit.toarray(), np.zeros(1))
 
     places, first = [], 0
