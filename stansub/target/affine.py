@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
+from stansub.target.separated import Separated
 from stansub.target.sparse import SparsePredictors, SparseRows
 from stansub.target.split import Slices, Split
 from stansub.target.symmetries import Symmetry
@@ -57,17 +58,8 @@ class AffineMap:
     @classmethod
     def of(cls, function: Callable[[FloatArray], FloatArray], dim: int) -> AffineMap:
         """Return the map that equals a function at 0 and at the unit vectors."""
-        constant = function(np.zeros(dim))
-        unit, places, values = np.zeros(dim), [], []
-        for k in range(dim):
-            unit[k] = 1
-            change = function(unit) - constant
-            places.append(np.flatnonzero(change))
-            values.append(change[places[-1]])
-            unit[k] = 0
-        starts = np.concatenate([[0], np.cumsum([len(one) for one in places])])
-        columns = np.concatenate(values), np.concatenate(places), starts
-        return cls(function, sp.csc_array(columns, shape=(len(constant), dim)), constant)
+        origin, steps = np.zeros(dim), np.ones(dim)
+        return cls(function, Separated.of(function, origin, steps).changes(function, origin, steps), function(origin))
 
     def error(self, x: FloatArray) -> float:
         """Return the largest relative difference from the function at a point."""

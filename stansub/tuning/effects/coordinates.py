@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from stansub.errors import EndedError, RunError
 from stansub.target.coordinates import Combination, Coordinates
+from stansub.target.separated import Separated
 from stansub.target.soft_minima import SoftMinima
 from stansub.tuning.effects.combinations import averaged, combined
 from stansub.tuning.effects.components import slots, square_components
@@ -226,23 +227,20 @@ def _kinds(phi: Map, start: FloatArray, rng: np.random.Generator) -> tuple[Place
     They are the parameters in which phi is affine with slopes that others change, those in which it is not affine, and
     the arguments that the first reach, shape (m, n_effects).
     """
-    dim = len(start)
-    here, there = start + rng.uniform(-_SPREAD, _SPREAD, (2, dim))
-    bases = phi(here), phi(there)
-    effects, others, reached = [], [], []
-    for k in range(dim):
-        unit = np.zeros(dim)
-        unit[k] = 1.0
-        first, second = phi(here + unit) - bases[0], phi(there + unit) - bases[1]
-        if np.abs(first - second).max() <= _ROUNDING * (1 + np.abs(first).max()):
-            continue
-        if _changes(phi, here, unit).any():
-            others.append(k)
-        else:
-            effects.append(k)
-            reached.append(sp.csc_array((np.abs(first) + np.abs(second) > _ROUNDING)[:, np.newaxis]))
-    reads = sp.csc_array(sp.hstack(reached)) if reached else sp.csc_array((len(bases[0]), 0))
-    return np.array(effects, np.int64), np.array(others, np.int64), reads
+    here, there = start + rng.uniform(-_SPREAD, _SPREAD, (2, len(start)))
+    steps = np.ones(len(start))
+    separated = Separated.of(phi, here, steps)
+    first, second = (separated.changes(phi, at, steps) for at in (here, there))
+    above, below = (separated.changes(phi, here, step) for step in (0.5 * steps, -0.5 * steps))
+    size, bend = _largest(first), _largest(above + below)
+    differs, bends = (~(one <= _ROUNDING * (1 + size)) for one in (_largest(first - second), bend))
+    effects, others = np.flatnonzero(differs & ~bends), np.flatnonzero(differs & bends)
+    return effects, others, sp.csc_array((abs(first) + abs(second))[:, effects] > _ROUNDING)
+
+
+def _largest(changes: sp.csc_array) -> FloatArray:
+    """Return the largest absolute value of each column."""
+    return np.asarray(abs(changes).max(axis=0).toarray()).ravel()
 
 
 def _turning(

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.target.metric import Metric, has_directions
+from stansub.target.separated import coloured
 from stansub.target.split import Differentiable
 from stansub.tuning.surrogates.interactions import STEP, without_rounding
 from stansub.tuning.surrogates.sampler_runs import spread
@@ -56,7 +57,7 @@ class Differences:
         """Return groups of columns that do not interact, if a factor is dear and these groups are few."""
         if not has_directions(self._pattern):
             return None
-        return _coloured(sp.csr_array(self._pattern), self.n_gradients // 2)
+        return coloured(sp.csr_array(self._pattern), self.n_gradients // 2)
 
     def metric(self, density: Differentiable, points: FloatArray) -> Metric:
         """Return the metric of minus the mean Hessian over draws, shape (n, dim).
@@ -193,17 +194,5 @@ def _groups(pattern: sp.csc_array, alone: NDArray[np.int64], most: int) -> list[
     """Return the other columns in groups without a common row, except for the rows of ``alone``; None if not fewer."""
     left = np.setdiff1d(np.arange(pattern.shape[0]), alone)
     own = sp.csr_array(pattern[left][:, left].astype(np.int32))
-    groups = _coloured(sp.csr_array(own @ own.T), most - 1)
+    groups = coloured(sp.csr_array(own @ own.T), most - 1)
     return None if groups is None else [left[group] for group in groups]
-
-
-def _coloured(near: sp.csr_array, most: int) -> list[NDArray[np.int64]] | None:
-    """Return groups of columns that are not near each other; None if there are more than ``most``."""
-    n = near.shape[0]
-    colours = np.full(n, -1)
-    for k in range(n):
-        taken = set(colours[near.indices[near.indptr[k] : near.indptr[k + 1]]].tolist())
-        colours[k] = next(colour for colour in range(n) if colour not in taken)
-        if colours[k] >= most:
-            return None
-    return [np.flatnonzero(colours == colour) for colour in range(colours.max(initial=-1) + 1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stansub.target.approximation import Approximation
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
+from stansub.target.separated import Separated
 from stansub.target.sparse import Quadratic
 from stansub.target.split import Differentiable, Split
 from stansub.types import FloatArray
@@ -20,7 +21,7 @@ STEP, _ROUNDING = 1e-4, 1e-7
 
 
 def interactions(density: Differentiable, theta: FloatArray, check: Callable[[], None] = lambda: None) -> sp.csc_array:
-    """Return the pattern of the Hessian of a log density at a position, from one gradient per parameter.
+    """Return the pattern of the Hessian of a log density at a position, from one gradient per parameter or fewer.
 
     Parameters
     ----------
@@ -29,16 +30,18 @@ def interactions(density: Differentiable, theta: FloatArray, check: Callable[[],
     check : callable, optional
         Called at intervals; may raise an exception to stop.
     """
-    here = density.log_density_gradient(theta)[1]
 
-    def changes() -> Iterable[FloatArray]:
-        for moved in _moved(theta):
-            check()
-            with np.errstate(invalid="ignore"):  # if gradients overflow
-                yield (here - density.log_density_gradient(moved)[1]) / STEP
+    def gradient(at: FloatArray) -> FloatArray:
+        check()
+        return density.log_density_gradient(at)[1]
 
-    whole = _in_columns(changes(), density.dim)
-    return without_rounding(sp.csc_array((whole + whole.T) / 2)).astype(bool)
+    steps = np.full(density.dim, STEP)
+    separated = Separated.of(gradient, theta, steps, symmetric=True)
+    with np.errstate(invalid="ignore"):  # if gradients overflow
+        whole = (separated.changes(gradient, theta, steps) / -STEP).tocoo()
+    of_row, of_column = separated.shared[whole.row], separated.shared[whole.col]
+    both, one = (_kept(whole, own) for own in (of_row == of_column, of_column & ~of_row))
+    return without_rounding(sp.csc_array((both + both.T) / 2 + one + one.T)).astype(bool)
 
 
 def surrogate_interactions(
@@ -55,10 +58,20 @@ def surrogate_interactions(
     surrogate = split.surrogate(Approximation.plain(linear))
     density = InnerDensity(surrogate.model, coordinates)
     others = interactions(density, theta, check)
-    here = surrogate.phi(density.outward(theta))
-    jacobian = _in_columns((surrogate.phi(density.outward(one)) - here for one in _moved(theta)), m).astype(bool)
+    steps = np.full(len(theta), STEP)
+
+    def phi(at: FloatArray) -> FloatArray:
+        check()
+        return surrogate.phi(density.outward(at))
+
+    jacobian = Separated.of(phi, theta, steps).changes(phi, theta, steps).astype(bool)
     precision = without_rounding(sp.csc_array(about.precision)).astype(bool)
     return sp.csc_array(others + jacobian.T @ precision @ jacobian)
+
+
+def _kept(matrix: sp.coo_array, which: NDArray[np.bool_]) -> sp.csc_array:
+    """Return the matrix with some of its entries."""
+    return sp.csc_array((matrix.data[which], (matrix.row[which], matrix.col[which])), shape=matrix.shape)
 
 
 def without_rounding(matrix: sp.csc_array) -> sp.csc_array:
@@ -67,21 +80,3 @@ def without_rounding(matrix: sp.csc_array) -> sp.csc_array:
     scale = np.sqrt(np.abs(matrix.diagonal()))
     keep = np.abs(found.data) > _ROUNDING * np.maximum(scale[found.row] * scale[found.col], 1e-12)
     return sp.csc_array((found.data[keep], (found.row[keep], found.col[keep])), shape=matrix.shape)
-
-
-def _moved(theta: FloatArray) -> Iterable[FloatArray]:
-    """Yield the position with one coordinate moved by a step, for each of them."""
-    for k in range(len(theta)):
-        moved = theta.copy()
-        moved[k] += STEP
-        yield moved
-
-
-def _in_columns(columns: Iterable[FloatArray], dim: int) -> sp.csc_array:
-    """Return the sparse matrix with these columns, which have ``dim`` elements."""
-    rows, values = list[NDArray[np.int64]](), list[FloatArray]()
-    for column in columns:
-        rows.append(np.flatnonzero(column))
-        values.append(column[rows[-1]])
-    starts = np.cumsum([0, *map(len, rows)])
-    return sp.csc_array((np.concatenate(values), np.concatenate(rows), starts), shape=(dim, len(rows)))

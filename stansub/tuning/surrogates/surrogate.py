@@ -45,7 +45,7 @@ from stansub.tuning.surrogates.signs import Mirror
 from stansub.tuning.surrogates.starting import find_start, highest, pinned
 from stansub.types import Check, FloatArray
 
-# Rounds with a new metric, and expansions.
+# Rounds with a new metric if draws before are far from the posterior, and expansions.
 _ROUNDS, _EXPANSIONS = 3, 4
 # Ratio of remainders at draws for steps to those before, above which draws left the region where a surrogate is good.
 _FARTHER = 5.0
@@ -349,7 +349,7 @@ class Exploration:
                 about, n_more = stage.approximated([surrogate.phi(theta) for theta in drawn], latest.noise)
                 for _ in range(damped):
                     about = _between(found.approximation, about)
-                again = self(about, draws)
+                again = self(about, draws, latest.noise)
                 n_passes += n_more + again.n_passes
                 strays, n_more = self.strays(again, latest.draws) if again.noise < found.noise else (True, 0)
                 n_passes += n_more
@@ -416,13 +416,14 @@ class Exploration:
     def begin(self, about: Approximation, start: FloatArray) -> _Explored:
         """Explore from the first parameters."""
         if self.effects is None:
-            return self._explored(about, self._rounds(about, start[np.newaxis], start[np.newaxis]))
+            return self._explored(about, self._rounds(about, start[np.newaxis], start[np.newaxis], _ROUNDS))
         return self(about, self.effects.gibbs.begin(about, start))
 
-    def __call__(self, about: Approximation, draws: FloatArray) -> _Explored:
-        """Explore from the last of some draws."""
+    def __call__(self, about: Approximation, draws: FloatArray, noise: float = np.inf) -> _Explored:
+        """Explore from the last draw of a surrogate that omits so much; little if its draws suit the next metric."""
         tuned = self.effects and self.effects.round(self.split.surrogate(about), about, draws)
-        return self._explored(about, tuned or self._rounds(about, draws[-1:], spread(draws, POINTS)))
+        n = 1 if noise < _FAR else _ROUNDS
+        return self._explored(about, tuned or self._rounds(about, draws, spread(draws, POINTS), n))
 
     def drawn(self, found: _Explored, n: int) -> FloatArray:
         """Return the draws of a surrogate, and more if they are fewer than ``n``, shape (n, dim)."""
@@ -445,9 +446,9 @@ class Exploration:
             surrogate = self.split.surrogate(best.approximation)
             phis = [surrogate.phi(theta) for theta in spread(best.draws, _MANY_DRAWS)]
             about, n_more = last.approximated(phis, best.noise)
-            again = self(about, best.draws)
+            again = self(about, best.draws, best.noise)
             n_passes += n_more + again.n_passes
-            if again.noise >= best.noise:
+            if again.noise > _HARDLY * best.noise:
                 break
             again = self._ended(again)
             n_passes += len(again.remainders)
@@ -482,10 +483,10 @@ class Exploration:
         least = found.noise**2 + _STRAYS * max(found.noise, _SMALL)
         return bool(np.median(there) - found.level > least), len(there)
 
-    def _rounds(self, about: Approximation, draws: FloatArray, points: FloatArray) -> Tuned:
+    def _rounds(self, about: Approximation, draws: FloatArray, points: FloatArray, n: int) -> Tuned:
         """Return draws without U-turns from the last of some draws; the first metric is that at the points."""
         surrogate = self.split.surrogate(about)
-        for _ in range(_ROUNDS):
+        for _ in range(n):
             tuned = self.tuner.round(surrogate, about.precision, draws, points)
             draws, points = tuned.draws, spread(tuned.draws, POINTS)
         return tuned
