@@ -81,7 +81,7 @@ class Describe:
 
 def shape_of(predictors: Predictors) -> str:
     family = predictors.family
-    shared = [z[:].tolist() if len(z) == 1 else z.shape[1] for z in predictors.design]
+    shared = [(z[:] + 0.0).tolist() if len(z) == 1 else z.shape[1] for z in predictors.design]
     return f"{type(family).__name__} {family.density} {family.bounded} {family.highest} {shared}"
 
 

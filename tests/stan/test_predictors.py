@@ -19,9 +19,10 @@ from stansub.stan.family import recognised
 from stansub.stan.observations import containers
 from stansub.stan.observations import predictors as proving
 from stansub.stan.observations.observation import follow
-from stansub.stan.observations.predictors import Text, predictors_of, proved_predictors
+from stansub.stan.observations.predictors import Compared, Text, predictors_of, proved_predictors
 from stansub.stan.observations.row_program import tail_rounding
 from stansub.stan.observations.rowwise import NotFollowedError, is_same
+from stansub.stan.partition_requests import shape_of
 from stansub.stan.syntax import Program, parse
 from stansub.stan.toolchain import build
 from stansub.target import remainders
@@ -682,6 +683,22 @@ def test_designs_of_tall_data_are_their_columns(
     whole = predictors_of([text_of(program)], [N])
     for theta in points:
         np.testing.assert_allclose(found.log_lik(theta), whole.log_lik(theta), rtol=1e-12)
+
+
+@pytest.mark.parametrize("likelihood", ["z ~ weibull(scale, exp(eta));", "z ~ normal(eta, inv(scale));"])
+def test_partitions_and_a_sample_of_their_rows_have_the_same_shape(
+    likelihood: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that all observations share has zeros of either sign if it is that of minus a parameter."""
+    for name in ("_ROWS", "_FOLLOWED"):
+        monkeypatch.setattr(proving, name, 5)
+    monkeypatch.setattr(proving, "compare", lambda *_, **__: Compared(True))
+    text, points = text_of(read(likelihood)), [np.zeros(DIM)]
+    computed = proved_predictors(
+        [text], Blocks(N, 3), sizes=["N"], order=None, points=points, terms=points, computed=True
+    )
+    assert isinstance(computed.design[0], ColumnRows)
+    assert shape_of(computed) == shape_of(predictors_of([text], [N]))
 
 
 @pytest.mark.parametrize("coefficients", ["beta", "scale * beta", "exp(beta)"])
