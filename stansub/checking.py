@@ -233,7 +233,7 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None, log: 
         if posterior is None:
             return _Surrogate(hints)
         # A program that is not split over rows of data is split as it stands, with the user's data.
-        values = posterior.values if analysis.over_rows is None else posterior.followed[0].values
+        values = posterior.values if analysis.over_rows is None else posterior.known
         if not values.values.keys() >= set(analysis.over_data(size)[1]):
             return _Surrogate(hints)
         alone = posterior.observations is not None

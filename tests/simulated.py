@@ -113,6 +113,10 @@ def _centred(rng: np.random.Generator) -> Data:
     return {"N": 53, "K": 2, "x": rng.normal(1.0, 1.0, (53, 2)), "y": rng.standard_normal(53)}
 
 
+def _panel(rng: np.random.Generator) -> Data:
+    return {"I": 120, "T": 5, "y": rng.standard_normal((120, 5)), "x": rng.standard_normal((120, 5))}
+
+
 def _many_series(rng: np.random.Generator) -> Data:
     n = {"N": 23, "K": 3, "D": 2, "J": 4}
     series = {"y": rng.standard_normal(23), "z": rng.standard_normal(23), "c": rng.poisson(2.0, 23)}
@@ -234,6 +238,7 @@ _GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {
     "dependent": _series,
     "lagged": _series,
     "series": _many_series,
+    "panel": _panel,
     "one_each": _one_each,
     "threading_brms_style": _threading_brms_style,
     "log_lik_overloaded": _log_lik_overloaded,

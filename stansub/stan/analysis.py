@@ -6,7 +6,7 @@ Nothing here is proved. With data, a numerical proof decides whether a likelihoo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from stansub.stan.passes.ragged import by_rows
 from stansub.stan.passes.rewrite import reserve_names, takes_metric
 from stansub.stan.passes.scaled_effects import undeclared, with_scaled_effects
 from stansub.stan.passes.series.residuals import with_residuals
-from stansub.stan.passes.series.rows import N_ROWS
+from stansub.stan.passes.series.rows import N_ROWS, counts_rows
 from stansub.stan.passes.series.units import by_units, unit_size
 from stansub.stan.passes.tuple_elements import with_tuple_elements
 from stansub.stan.reading.reach import Reach, Term, entries, terms
@@ -122,7 +122,15 @@ class Analysis:
         if self.counted != N_ROWS and _BY_ROWS.isdisjoint(self.rewriting.passes):
             return None
         parts = divide(self.rewriting.program)
-        return parts if parts is not None and all(self.counted in over for over in parts.groups if over) else None
+        return parts if parts is not None and self._is_over_rows([over for over in parts.groups if over]) else None
+
+    def _is_over_rows(self, groups: Sequence[frozenset[str]]) -> bool:
+        """Return whether all statements of the likelihood are over rows, possibly of several sums with their own."""
+        if all(self.counted in over for over in groups):
+            return True
+        rows = {frozenset(filter(counts_rows, over)) for over in groups}
+        several = frozenset() not in rows and len(frozenset().union(*rows)) == sum(map(len, rows))
+        return self.counted == N_ROWS and several
 
     @cached_property
     def table(self) -> frozenset[str]:
@@ -148,18 +156,27 @@ class Analysis:
     def other_sums(self, *sizes: str) -> tuple[str, ...]:
         """Return integers that count the terms of other sums over observations, which read no data of these ``sizes``.
 
-        Empty for a program that passes write over rows of data: its terms are one sum.
+        For a program that passes write over rows of data, they count the rows of the other sums.
         """
         if self.over_rows is not None:
-            return ()
-        program, found = inlined(self.program), list[str]()
+            program, sizes, of_text = self.over_rows.with_all_data, (self.counted,), self._other_rows(self.over_rows)
+        else:
+            program = inlined(self.program)
+            of_text = tuple(one for one in outcome_sizes(program) if one not in program.sizes_of_parameters)
+        found = list[str]()
         taken = {name for size in sizes for name in data_along(program, size)}
-        for size in (one for one in outcome_sizes(program) if one not in program.sizes_of_parameters):
+        for size in of_text:
             own = set(data_along(program, size))
             if not own & taken and observations_in(program, size):
                 taken |= own
                 found.append(size)
         return tuple(found)
+
+    def _other_rows(self, parts: Parts) -> tuple[str, ...]:
+        """Return what counts the rows of sums that do not have those of the main one."""
+        if all(self.counted in over for over in parts.groups if over):
+            return ()
+        return tuple(one for one in parts.sizes if counts_rows(one) and one != self.counted)
 
     def hints(self, size: str = "") -> Hints:
         """Return what the text suggests about moves of the chains."""
@@ -236,7 +253,8 @@ class Analysis:
 def _over_data(analysis: Analysis, sizes: tuple[str, ...]) -> tuple[Program, tuple[str, ...]]:
     program, rows = analysis.program, analysis.over_rows
     if rows is not None and analysis.counted in (N_ROWS, *sizes):
-        program, sizes = rows.with_all_data, (analysis.counted,)
+        others = (one for one in sizes if counts_rows(one) and one != analysis.counted)
+        program, sizes = rows.with_all_data, (analysis.counted, *others)
     for declare in (with_block_variables, with_category_tables, with_scaled_effects, with_log_probabilities):
         program = declare(program, *sizes)
     return program, sizes

@@ -15,7 +15,7 @@ from stansub.errors import EndedError, InputError, RunError
 from stansub.progress import Progress, as_progress
 from stansub.stan import source
 from stansub.stan.analysis import NO_SIZE, Analysis, explain
-from stansub.stan.cutting import Cut, InParts, Whole, find_sums, find_undefined, start_trials
+from stansub.stan.cutting import FEWEST, Cut, InParts, Whole, find_sums, find_undefined, start_trials
 from stansub.stan.data import data as data_module
 from stansub.stan.data.data import Data
 from stansub.stan.data.sources import DataLike
@@ -191,10 +191,12 @@ class CompiledModel:
             If there are no observations, or the log density is nowhere finite.
         """
         size, text = observations or self.analysis.size, Text(self.program, values)
-        counted = self.analysis.counted
+        counted, others = self.analysis.counted, tuple[str, ...]()
         if self.divided is not None and self.analysis.over_rows is not None and counted in (N_ROWS, size):
             size, text = counted, self._over_rows(self.divided, values, seed)
+            others = () if observations else self.analysis.other_sums(size)
         n = text.values.integer(size) if size in text.values.values else 0
+        n += sum(rows for rows in map(text.values.integer, others) if rows >= FEWEST)
         if n < 1:
             raise NoPredictorsError(f"{size or 'nothing'} counts {n} observations")
         if likelihood is not None:
@@ -437,7 +439,9 @@ def compile_uncut(
         alone = observations is not None
         likelihood = follow_likelihood(model.analysis, values, size, alone=alone, progress=progress)
     if isinstance(model, Source):
-        sizes = (size,) if likelihood is None else likelihood.sums.sizes
+        over_rows = model.analysis.over_rows is not None and observations is None
+        others = model.analysis.other_sums(size) if over_rows else ()
+        sizes = (size, *others) if likelihood is None else likelihood.sums.sizes
         model = compile_model(model, progress=progress, programs=plan_transitions(model.analysis, *sizes))
     compiled_at = clock.now()
     posterior = model.uncut(

@@ -21,6 +21,7 @@ from stansub.stan.instances import Instances, Slicer, build, made
 from stansub.stan.observations.predictors import Text
 from stansub.stan.parts import SWITCHES, Parts
 from stansub.stan.proof import explain_undefined, prove
+from stansub.stan.syntax import parse
 from stansub.stan.toolchain.library import Library, Model
 from stansub.target.blocks import Blocks
 from stansub.types import FloatArray, Places
@@ -111,9 +112,14 @@ class InParts:
         return bool(groups) and not any(group & present for group in groups)
 
     def texts(self, sums: Sequence[Names]) -> tuple[Text, ...]:
-        """See `Whole`; the text of a sum has no rows of the others."""
-        others = ([one for one in sums if one != names] for names in sums)
-        return tuple(Text(self.parts.program, first_rows(self.data, left_out, 0)) for left_out in others)
+        """See `Whole`; the text of a sum has neither terms nor rows of the others.
+
+        Without other terms, priors of as many parameters as there are rows are not mistaken for terms of the rows.
+        """
+        if len(sums) == 1:
+            return (Text(self.parts.program, self.data),)
+        program = parse(self.parts.code)
+        return tuple(Text(program, self._alone(names, sums)) for names in sums)
 
     def model(self) -> Model:
         """See `Whole`."""
@@ -129,14 +135,19 @@ class InParts:
         """See `Whole`."""
         counts, groups, slicers = [self.data.integer(names[0]) for names in sums], self.parts.groups, []
         for names, n, first in zip(sums, counts, accumulate(counts, initial=0), strict=False):
-            others = [one for one in sums if one != names]
-            data = self._with([not group.isdisjoint(names) for group in groups], others)
+            data = self._alone(names, sums)
             own = None if order is None else order[first : first + n]
             places = own if own is None or not first else own - first
             slicers.append(Slicer(self.library, data, names, places))
         cut = set().union(*sums)
         shared = self._with([cut.isdisjoint(group) for group in groups], sums).model(self.library)
         return made(tuple(slicers), Blocks.over(counts, size), (shared,), alone=True)
+
+    def _alone(self, names: Names, sums: Sequence[Names]) -> Data:
+        """Return data with the groups of one sum switched on, without the rows of the others."""
+        return self._with(
+            [not group.isdisjoint(names) for group in self.parts.groups], [one for one in sums if one != names]
+        )
 
     def _with(self, switches: Sequence[bool], left_out: Sequence[Names]) -> Data:
         """Return data with some groups switched on, without the rows of some sums."""

@@ -253,10 +253,15 @@ class Posterior:
         return cast("T", self._found[what])
 
     @property
-    def _known(self) -> Data:
+    def known(self) -> Data:
         """All data, with transformed data as far as known."""
         if len(self.followed) > 1:  # the text of each sum lacks the rows of the others
-            return self.values
+            if self.analysis.over_rows is None:
+                return self.values
+            (_, known), *_ = self.followed
+            each = [text.values.values for text in self.followed]
+            whole = {one.name: max((values[one.name] for values in each), key=_extent) for one in known.declarations}
+            return replace(known, values={**self.values.values, **whole})
         ((_, known),) = self.followed
         # A program in parts does not declare what only transformed data read.
         return replace(known, values={**self.values.values, **known.values})
@@ -264,7 +269,7 @@ class Posterior:
     def _find_split(self, progress: Callable[[str], None] | None) -> Split:
         if not self.program.code or not self.sizes:
             raise NoPredictorsError("the likelihood is not a sum over the rows of data of a program")
-        follow = partial(follow_likelihood, self.analysis, self._known, self.sizes[0], progress=progress)
+        follow = partial(follow_likelihood, self.analysis, self.known, self.sizes[0], progress=progress)
         likelihood = self.likelihood or follow(alone=self.observations is not None)
         of_parts = partial(
             split,
@@ -395,3 +400,8 @@ class Posterior:
         parts = np.array_split(np.arange(n), -(-n // _PART))
         with ThreadPoolExecutor(max_workers=threads) as pool:
             yield from pool.map(lambda rows: self.each(theta[np.newaxis], rows)[0], parts)
+
+
+def _extent(value: Any) -> tuple[int, Any]:
+    """Return a key by which the value with most rows is the largest."""
+    return np.size(value), 0 if np.ndim(value) else value

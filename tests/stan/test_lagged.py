@@ -15,11 +15,13 @@ from stansub.stan import source, transformed_data
 from stansub.stan.data import data as data_module
 from stansub.stan.passes.series.lags import with_lags
 from stansub.stan.proof import draw_points
+from stansub.stan.sparse import follow_likelihood
 from stansub.stan.toolchain import build
 from stansub.stan.toolchain.library import Library, Model
 
 ERRORS = ROOT / "benchmarks" / "reach" / "programs" / "brms_ar.stan"
-LAGGED, SERIES, DEPENDENT = (PROGRAMS / f"{name}.stan" for name in ("lagged", "series", "dependent"))
+NAMES = "lagged", "series", "dependent", "panel"
+LAGGED, SERIES, DEPENDENT, PANEL = (PROGRAMS / f"{name}.stan" for name in NAMES)
 
 
 def over_rows(file: Path) -> str:
@@ -146,3 +148,35 @@ def test_residuals_of_other_observations_are_refused(
 def test_a_moving_average_is_refused(compiled: Compiled) -> None:
     with pytest.raises(InputError, match=r"residual\[n - 1\]"):
         compiled(DEPENDENT).with_data(simulated(DEPENDENT))
+
+
+def test_the_first_outcomes_of_a_panel_are_a_sum_of_their_own() -> None:
+    analysis = source.read(PANEL).analysis
+    assert analysis.over_rows is not None
+    assert analysis.counted == "stansub_t"
+    assert analysis.other_sums("T") == ("stansub_t2",)
+    own = analysis.likelihood_split("T", "stansub_t2").likelihood.code
+    assert "stansub_y_1[stansub_i] ~ normal(" in own
+    assert "stansub_y_5[stansub_i] ~ normal(" in own
+
+
+@pytest.mark.slow
+def test_both_sums_of_a_panel_are_followed(compiled: Compiled) -> None:
+    """There are as many first outcomes as effects, whose prior belongs to no observation."""
+    model, data = compiled(PANEL), simulated(PANEL)
+    posterior = model.with_data(data, block_size=7, seed=3)
+    assert posterior.blocks.n_observations == 120 * 5
+    check_identity(posterior, model, data)
+    predictors, theta = posterior.predictors(), points(posterior, 1)[0]
+    evaluator = posterior.population.evaluator()
+    change = predictors.log_lik(theta + 0.1) - predictors.log_lik(theta)
+    number = np.empty(600, np.int64)
+    number[posterior.order] = np.repeat(np.arange(len(posterior.blocks)), posterior.blocks.sizes)
+    of_blocks = evaluator.block_log_lik(theta + 0.1) - evaluator.block_log_lik(theta)
+    np.testing.assert_allclose(np.bincount(number, change), of_blocks, rtol=1e-9, atol=1e-9)
+    found = follow_likelihood(model.analysis, posterior.known, "T")
+    assert found.sums.sizes == ("stansub_t", "stansub_t2")
+    assert found.predictors.n_observations == 120 * 5
+    uncut = model.uncut(model.read_data(data), seed=1)
+    assert uncut.blocks.n_observations == 120 * 5
+    assert uncut.split().predictors.n_observations == 120 * 5

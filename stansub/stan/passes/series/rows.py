@@ -43,6 +43,11 @@ ROW, N_ROWS = "stansub_i", "stansub_t"
 ONE = Literal("1")
 
 
+def counts_rows(size: str) -> bool:
+    """Return whether a pass named an integer as a number of rows."""
+    return size == N_ROWS or (size.startswith(N_ROWS) and size.removeprefix(N_ROWS).isdigit())
+
+
 class Read(NamedTuple):
     """A read of a variable, or of a part of it, in the program."""
 
