@@ -49,8 +49,8 @@ def test_steps_are_long_with_absolute_curvatures(posterior: Posterior) -> None:
 
 
 def test_steps_are_short_with_increased_diagonals(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Hessian of a single draw has directions of negative curvature for nearly every seed."""
+    """The Hessian of a single draw has directions of negative curvature for five of six seeds."""
     monkeypatch.setattr(hmc, "_FINAL_POINTS", 1)
-    long = list(step_sizes(posterior, 2))
+    long = list(step_sizes(posterior, 3))
     monkeypatch.setattr(metric, "_with_absolute_values", lambda precision: precision)
-    assert np.mean(list(step_sizes(posterior, 2))) < np.mean(long) / 2
+    assert np.median(list(step_sizes(posterior, 3))) < min(long) / 2

@@ -30,7 +30,7 @@ class Corrections:
         given: Any = about
         return surrogate._Explored(given, tuned, 0.0, self.short[number], np.zeros(1))
 
-    def __call__(self, about: Any, draws: Any) -> surrogate._Explored:
+    def __call__(self, about: Any, draws: Any, noise: float) -> surrogate._Explored:
         return self.explored(about.number)
 
     def progress(self, stage: str) -> None:
@@ -58,20 +58,21 @@ class Corrections:
         ([0.1, 0.1, 0.1, 0.1], [0.9, 0.7, 0.5, 0.1], 2, [{0.0}, {1.0}]),
         ([0.1, 0.1], [0.5, 0.6], 0, [{0.0}]),
         ([0.1, 0.6], [0.5, 0.1], 0, [{0.0}]),
+        ([0.1, 0.47], [0.5, 0.1], 0, [{0.0}]),
     ],
-    ids=["little", "nothing known", "better", "at most twice", "worse", "worse in short runs"],
+    ids=["little", "nothing known", "better", "at most twice", "worse", "worse in short runs", "hardly better in them"],
 )
 def test_corrections_are_made_again_about_the_draws_of_the_final_sampler(
     short: list[float], final: list[float], best: int, about: list[set[float]]
 ) -> None:
-    """If they omit more than 0.2 there, and as long as they omit less each time."""
+    """If they omit more than 0.2 there, and as long as they omit less each time, in short runs less by a tenth."""
     corrections: Any = Corrections(short, final)
     first, last = corrections.explored(0), surrogate._Stage(corrections.approximated, 0.05)
     found, n_passes = surrogate.Exploration.finished(corrections, first, first, last)
     assert found.approximation.number == best  # type: ignore[attr-defined]
     assert found.noise == final[best]
     assert corrections.about == about
-    seen = sum(short[number] < final[number - 1] for number in range(1, len(about) + 1))
+    seen = sum(short[number] <= 0.9 * final[number - 1] for number in range(1, len(about) + 1))
     assert n_passes == 1 + 11 * len(about) + seen
 
 
