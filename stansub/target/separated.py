@@ -71,7 +71,8 @@ class Separated:
         Where a group changes other values than its parameters should, or half of it those of the others, its parameters
         are moved alone.
         """
-        base, rng, entries = function(at), np.random.default_rng(0), list[_Entries]()
+        base, rng = function(at), np.random.default_rng(0)
+        entries = [_Entries(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))]  # there may be no others
         for group in self.groups:
             together = self._together(function, at, steps, base, rng.permutation(group)) if len(group) > 1 else None
             if together is not None:

@@ -89,6 +89,15 @@ def test_few_parameters_are_moved_one_by_one() -> None:
     assert [group.tolist() for group in separated.groups] == [[k] for k in range(9)]
 
 
+def test_nothing_changes(theta: FloatArray) -> None:
+    """As the gradient of a flat prior."""
+    for symmetric in (False, True):
+        separated = Separated.of(np.zeros_like, theta, np.ones(DIM), symmetric=symmetric)
+        found = separated.changes(np.zeros_like, theta, np.ones(DIM))
+        assert found.shape == (DIM, DIM)
+        assert found.nnz == 0
+
+
 def test_undefined_where_many_are_moved(theta: FloatArray) -> None:
     def bounded(at: FloatArray) -> FloatArray:
         if np.abs(at - theta).sum() > 5:
