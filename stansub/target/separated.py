@@ -28,6 +28,8 @@ Places = NDArray[np.int64]
 
 # Parameters up to which each is moved alone, and the share of their number that halving may take in evaluations.
 _FEW, _SHARE = 256, 0.25
+# Operations that show which groups overlap, above which most do.
+_OPERATIONS = 1e9
 # Groups of which more than half must change an element of a gradient for it to be shared.
 _MANY = 32
 
@@ -127,7 +129,7 @@ def _halved(function: Function, at: FloatArray, steps: FloatArray, symmetric: bo
     while any(len(group) > 1 for group in groups):
         halves = [half for group in groups for half in np.array_split(group, min(len(group), 2))]
         within = [own for group, own in zip(groups, values, strict=True) for _ in range(min(len(group), 2))]
-        together = coloured(_near(within, len(base)), int(n_left))
+        together = _disjoint(within, len(base), int(n_left))
         if together is None:
             return None
         n_left -= len(together)
@@ -146,7 +148,7 @@ def _halved(function: Function, at: FloatArray, steps: FloatArray, symmetric: bo
     each = [np.empty(0, np.int64)] * dim
     for group, own in zip(groups, values, strict=True):
         each[group[0]] = own
-    together = coloured(_near(values, len(base)), int(n_left))
+    together = _disjoint(values, len(base), int(n_left))
     if together is None:
         return None
     own = np.concatenate([*groups, np.empty(0, np.int64)])
@@ -154,12 +156,14 @@ def _halved(function: Function, at: FloatArray, steps: FloatArray, symmetric: bo
     return Separated([*(own[some] for some in together), *alone], each, shared)
 
 
-def _near(values: Sequence[Places], m: int) -> sp.csr_array:
-    """Return which sets of values have one in common, shape (n, n)."""
+def _disjoint(values: Sequence[Places], m: int, most: int) -> list[Places] | None:
+    """Return groups of sets of values that have none in common; None if they are too many, or most sets overlap."""
     starts = np.cumsum([0, *map(len, values)])
     places = np.concatenate([*values, np.empty(0, np.int64)])
+    if (np.bincount(places, minlength=m).astype(float) ** 2).sum() > _OPERATIONS:
+        return None
     sets = sp.csr_array((np.ones(len(places), np.int32), places, starts), shape=(len(values), m))
-    return sp.csr_array(sets @ sets.T)
+    return coloured(sp.csr_array(sets @ sets.T), most)
 
 
 def coloured(near: sp.csr_array, most: int) -> list[Places] | None:

@@ -82,6 +82,14 @@ def test_a_walk_is_moved_one_by_one(theta: FloatArray) -> None:
     assert counted.n < 1.3 * DIM
 
 
+def test_a_long_walk_shows_soon() -> None:
+    """Which groups overlap would take as many operations as there are values, times the square of the groups."""
+    counted, dim = Counted(np.cumsum), 16_000
+    separated = Separated.of(counted, np.zeros(dim), np.ones(dim))
+    assert all(len(group) == 1 for group in separated.groups)
+    assert counted.n < 600
+
+
 def test_few_parameters_are_moved_one_by_one() -> None:
     counted = Counted(lambda at: at**2)
     separated = Separated.of(counted, np.zeros(9), np.ones(9))
