@@ -10,13 +10,15 @@
 #include <vector>
 
 #include "combination.hpp"
+#include "prior_means.hpp"
 #include "soft_minima.hpp"
 
 namespace stansub {
 
-// Some of the parameters theta are in blocks. A block z is replaced by u = S z, where S is lower triangular and
-// depends on parameters of no block: row i of S has norm e^f_ii and the partial correlations tanh f_ij, j < i, and each f
-// is a soft minimum of affine functions of those parameters. This is a bijection for any f, with log determinant
+// Some of the parameters theta are in blocks z, less means that are linear functions of other parameters. A block is
+// replaced by u = S z, where S is lower triangular and depends on parameters of no block: row i of S has norm e^f_ii and the
+// partial correlations tanh f_ij, j < i, and each f is a soft minimum of affine functions of those parameters. This is a
+// bijection for any f, with log determinant
 //   sum_i f_ii + sum_{j < i} log sech f_ij
 // The inner coordinates may be constant combinations v = A u of the result, whose log determinant is left out. Unsuitable
 // numbers therefore make a sampler slow, but never wrong.
@@ -30,8 +32,9 @@ class Coordinates {
   Coordinates() = default;
 
   // Functions are block by block and by rows of lower triangles.
-  Coordinates(Blocks blocks, SoftMinima::Rows rows, Combination combination, std::size_t dim)
-      : own_(std::move(blocks)), functions_(std::move(rows)), combination_(std::move(combination)), dim_(dim), u_(dim) {
+  Coordinates(Blocks blocks, SoftMinima::Rows rows, PriorMeans means, Combination combination, std::size_t dim)
+      : own_(std::move(blocks)), functions_(std::move(rows)), means_(std::move(means)), combination_(std::move(combination)),
+        dim_(dim), z_(dim), u_(dim) {
     std::size_t n_places = 0, n_functions = 0;
     for (const std::int32_t k : own_.sizes) {
       if (k < 1) throw std::invalid_argument("a block has no effects");
@@ -49,6 +52,8 @@ class Coordinates {
     for (const std::int32_t at : functions_.columns())
       if (at < 0 || at >= static_cast<std::int32_t>(dim) || in_block[at])
         throw std::invalid_argument("a function of coordinates depends on effects, or on no parameters");
+    for (const std::int32_t at : means_.places())
+      if (at >= static_cast<std::int32_t>(dim) || !in_block[at]) throw std::invalid_argument("a parameter of no block has a mean");
     rests_.resize(n_functions);
     tanhs_.resize(n_functions);
   }
@@ -56,12 +61,14 @@ class Coordinates {
   std::size_t dim() const { return dim_; }
 
   void inward(const double* theta, double* inner) {
-    std::copy(theta, theta + dim_, u_.begin());
+    std::copy(theta, theta + dim_, z_.begin());
+    means_.remove(z_.data());
+    u_ = z_;
     set(theta);
     blocks([&](const std::int32_t* at, std::size_t first, std::int32_t k) {
       for (std::int32_t i = 0; i < k; ++i) {
         u_[at[i]] = 0;
-        for (std::int32_t j = 0; j <= i; ++j) u_[at[i]] += entry(first, i, j) * theta[at[j]];
+        for (std::int32_t j = 0; j <= i; ++j) u_[at[i]] += entry(first, i, j) * z_[at[j]];
       }
     });
     if (combination_.is_identity()) {
@@ -78,19 +85,22 @@ class Coordinates {
     } else {
       combination_.separate(inner, u_.data());
     }
-    std::copy(u_.begin(), u_.end(), theta);
-    set(theta);
+    z_ = u_;
+    set(z_.data());
     blocks([&](const std::int32_t* at, std::size_t first, std::int32_t k) {
       for (std::int32_t i = 0; i < k; ++i) {
-        for (std::int32_t j = 0; j < i; ++j) theta[at[i]] -= entry(first, i, j) * theta[at[j]];
-        theta[at[i]] /= entry(first, i, i);
+        for (std::int32_t j = 0; j < i; ++j) z_[at[i]] -= entry(first, i, j) * z_[at[j]];
+        z_[at[i]] /= entry(first, i, i);
       }
     });
+    std::copy(z_.begin(), z_.end(), theta);
+    means_.add(theta);
   }
 
-  // Transforms a log density and its gradient at a point to these coordinates. The point is the latest one that was
-  // converted to or from inner coordinates.
-  void pull(const double* theta, double& log_density, double* gradient) {
+  // Transforms a log density and its gradient to these coordinates, at the latest point that was converted to or from
+  // inner coordinates.
+  void pull(double& log_density, double* gradient) {
+    means_.pull(gradient);
     blocks([&](const std::int32_t* at, std::size_t first, std::int32_t k) {
       for (std::int32_t i = k; i-- > 0;) {  // S'^-1 of the gradient
         for (std::int32_t m = i + 1; m < k; ++m) gradient[at[i]] -= entry(first, m, i) * gradient[at[m]];
@@ -101,11 +111,11 @@ class Coordinates {
         const double slope = gradient[at[i]];
         log_density -= std::log(rests_[row + i]);
         functions_.add(row + i, -slope * u_[at[i]] - 1);
-        double after = rests_[row + i] * theta[at[i]];  // the sum of S_im z_m, m > j
+        double after = rests_[row + i] * z_[at[i]];  // the sum of S_im z_m, m > j
         for (std::int32_t j = i; j-- > 0;) {
           const double rest = rests_[row + j], next = rests_[row + j + 1], tanh = tanhs_[row + j];
-          functions_.add(row + j, tanh - slope * (next * (next / rest) * theta[at[j]] - tanh * after));
-          after += rest * tanh * theta[at[j]];
+          functions_.add(row + j, tanh - slope * (next * (next / rest) * z_[at[j]] - tanh * after));
+          after += rest * tanh * z_[at[j]];
         }
       }
     });
@@ -155,10 +165,11 @@ class Coordinates {
 
   Blocks own_;
   SoftMinima functions_;
+  PriorMeans means_;
   Combination combination_;
   std::size_t dim_ = 0;
   std::vector<double> rests_, tanhs_;
-  std::vector<double> u_, combined_;  // u at the latest point
+  std::vector<double> z_, u_, combined_;  // at the latest point
 };
 
 }  // namespace stansub

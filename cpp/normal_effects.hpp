@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "combination.hpp"
+#include "prior_means.hpp"
 #include "repeated_cholesky.hpp"
 #include "soft_minima.hpp"
 #include "vectors.hpp"
@@ -79,11 +80,6 @@ class NormalEffects {
     std::vector<std::int32_t> starts, columns;
     std::vector<double> values, linear;  // M by rows, and b
   };
-  // Means of coefficients, by rows: linear functions of coefficients that have no such mean.
-  struct Means {
-    std::vector<std::int32_t> starts, columns;
-    std::vector<double> values;
-  };
 
   // The parts in which coefficients are drawn: their sizes, and by part the pattern of the factor and the coefficient at each
   // place of it. A coefficient may be in several parts; those of a block are together.
@@ -98,13 +94,13 @@ class NormalEffects {
 
   NormalEffects(std::vector<std::int32_t> coefficients, std::vector<std::int32_t> scales, Tables tables, Blocks blocks,
                 SoftMinima::Rows rows, Normal normal, const Parts& parts, Moves moves, double share, Proposal proposal,
-                Means means, Combination combination)
+                PriorMeans means, Combination combination)
       : coefficient_places_(std::move(coefficients)), scale_places_(std::move(scales)), tables_(std::move(tables)),
         functions_(std::move(rows)), normal_(std::move(normal)), share_(share), proposal_(std::move(proposal)),
         means_(std::move(means)), combination_(std::move(combination)) {
     const std::size_t d = coefficient_places_.size();
     if (normal_.linear.size() != d || normal_.starts.size() != d + 1 ||
-        means_.starts.size() != d + 1 || combination_.is_identity() || tables_.values.size() != scale_places_.size() * tables_.n ||
+        combination_.is_identity() || tables_.values.size() != scale_places_.size() * tables_.n ||
         tables_.slopes.size() != tables_.values.size() ||
         (!proposal_.centre.empty() && proposal_.centre.size() != scale_places_.size()) ||
         proposal_.root.size() != proposal_.centre.size() * proposal_.centre.size() ||
@@ -136,8 +132,9 @@ class NormalEffects {
   void place(const double* theta) {
     for (std::size_t k = 0; k < scale_places_.size(); ++k) now_.scales[k] = theta[scale_places_[k]];
     set_functions();
-    for (std::size_t i = 0; i < coefficient_places_.size(); ++i) now_.effects[i] = theta[coefficient_places_[i]];
-    add_means(-1, [&](std::size_t i) -> double& { return now_.effects[i]; });
+    by_parameter_.assign(theta, theta + dim());
+    means_.remove(by_parameter_.data());
+    for (std::size_t i = 0; i < coefficient_places_.size(); ++i) now_.effects[i] = by_parameter_[coefficient_places_[i]];
     for (const Block& block : blocks_) {
       if (!block.has_effects)
         for (std::int32_t i = 0; i < block.size; ++i) now_.standard[block.places[i]] = now_.effects[block.places[i]];
@@ -158,7 +155,7 @@ class NormalEffects {
       if (!block.has_effects)
         for (std::int32_t i = 0; i < block.size; ++i)
           out[coefficient_places_[block.places[i]]] = now_.standard[block.places[i]];
-    add_means(1, [&](std::size_t i) -> double& { return out[coefficient_places_[i]]; });
+    means_.add(out);
   }
 
   // Log density of theta, up to a constant.
@@ -237,11 +234,10 @@ class NormalEffects {
 
   // The gradient with respect to e from that with respect to theta.
   void pull(const double* slope, std::vector<double>& found) {
+    by_parameter_.assign(slope, slope + dim());
+    means_.pull(by_parameter_.data());
     noise_.resize(coefficient_places_.size());
-    for (std::size_t i = 0; i < noise_.size(); ++i) noise_[i] = slope[coefficient_places_[i]];
-    for (std::size_t i = 0; i < noise_.size(); ++i)
-      for (std::int32_t k = means_.starts[i]; k < means_.starts[i + 1]; ++k)
-        noise_[means_.columns[k]] += means_.values[k] * slope[coefficient_places_[i]];
+    for (std::size_t i = 0; i < noise_.size(); ++i) noise_[i] = by_parameter_[coefficient_places_[i]];
     for (const Block& block : blocks_) {
       if (block.has_effects) continue;
       fill(block, now_.functions.data() + block.first);
@@ -317,13 +313,6 @@ class NormalEffects {
     bool fixes_effects;
     double width;
   };
-
-  template <class Coefficient>
-  void add_means(double factor, Coefficient at) const {
-    for (std::size_t i = 0; i < coefficient_places_.size(); ++i)
-      for (std::int32_t k = means_.starts[i]; k < means_.starts[i + 1]; ++k)
-        at(i) += factor * means_.values[k] * at(means_.columns[k]);
-  }
 
   static std::size_t n_functions(std::int32_t k) { return static_cast<std::size_t>(k) * (k + 1) / 2; }
 
@@ -803,14 +792,14 @@ class NormalEffects {
   double share_;  // of the sweeps that have moves
   Proposal proposal_;
   std::vector<Part> parts_;
-  Means means_;
+  PriorMeans means_;
   Combination combination_;
   Blocks own_;
   std::vector<Block> blocks_;
   std::vector<Move> moves_;
   std::vector<double> diagonal_;
   State now_;
-  std::vector<double> change_, combined_change_, combined_, moved_, lower_, inverse_, x_, noise_, standard_, z_;
+  std::vector<double> change_, combined_change_, combined_, moved_, lower_, inverse_, x_, noise_, standard_, z_, by_parameter_;
   // Scales, functions of blocks, factor and x before a proposal.
   using Numbers = std::vector<double>;
   std::tuple<Numbers, Numbers, Numbers, Numbers> kept_;

@@ -108,7 +108,7 @@ class Slices {
     double value = 0;
     if (api_.value(model_, true, theta_.data(), &value) != 0) return -kInfinity;
     std::fill(gradient_.begin(), gradient_.end(), 0.0);
-    coordinates_.pull(theta_.data(), value, gradient_.data());
+    coordinates_.pull(value, gradient_.data());
     return std::isnan(value) ? -kInfinity : value;
   }
 

@@ -148,7 +148,7 @@ class WhitenedDensity {
   bool evaluate(const std::vector<double>& z, double& log_density, std::vector<double>& gradient) {
     outward(z, theta_.data());
     if (api_.gradient(model_, true, theta_.data(), &log_density, slope_.data()) != 0) return false;
-    coordinates_.pull(theta_.data(), log_density, slope_.data());
+    coordinates_.pull(log_density, slope_.data());
     gradient.resize(dim());
     for (std::size_t k = 0; k < dim(); ++k) gradient[k] = slope_[order_[k]];
     metric_.pull(gradient);

@@ -198,19 +198,22 @@ void bind_transitions(nb::module_& m) {
           [](Coordinates* self, const Vector<std::int32_t>& sizes, const Vector<std::int32_t>& places,
              const Vector<std::int32_t>& counts, const Vector<std::int32_t>& starts,
              const Vector<std::int32_t>& columns, const Vector<double>& coefficients,
-             const Vector<double>& constants, const Vector<std::int32_t>& column_starts,
+             const Vector<double>& constants, const Vector<std::int32_t>& mean_places, const Vector<std::int32_t>& mean_starts,
+             const Vector<std::int32_t>& mean_columns, const Vector<double>& means, const Vector<std::int32_t>& column_starts,
              const Vector<std::int32_t>& column_places, const Vector<double>& column_values, const Vector<std::int32_t>& row_starts,
              const Vector<std::int32_t>& row_places, const Vector<double>& row_values, std::size_t dim) {
             new (self) Coordinates({to_vector(sizes), to_vector(places)},
                                    {to_vector(counts), to_vector(starts), to_vector(columns), to_vector(coefficients),
                                     to_vector(constants)},
+                                   {{to_vector(mean_places), to_vector(mean_starts), to_vector(mean_columns), to_vector(means)}, dim},
                                    {{to_vector(column_starts), to_vector(column_places), to_vector(column_values)},
                                     {to_vector(row_starts), to_vector(row_places), to_vector(row_values)},
                                     dim},
                                    dim);
           },
-          "sizes"_a, "places"_a, "counts"_a, "starts"_a, "columns"_a, "coefficients"_a, "constants"_a, "column_starts"_a,
-          "column_places"_a, "column_values"_a, "row_starts"_a, "row_places"_a, "row_values"_a, "dim"_a)
+          "sizes"_a, "places"_a, "counts"_a, "starts"_a, "columns"_a, "coefficients"_a, "constants"_a, "mean_places"_a,
+          "mean_starts"_a, "mean_columns"_a, "means"_a, "column_starts"_a, "column_places"_a, "column_values"_a, "row_starts"_a,
+          "row_places"_a, "row_values"_a, "dim"_a)
       .def_prop_ro("dim", &Coordinates::dim)
       .def(
           "inward",
@@ -235,7 +238,7 @@ void bind_transitions(nb::module_& m) {
             require_dim(gradient.shape(0), self.dim(), "gradient");
             std::vector<double> theta(self.dim());
             self.outward(inner.data(), theta.data());
-            self.pull(theta.data(), log_density, gradient.data());
+            self.pull(log_density, gradient.data());
             return log_density;
           },
           "inner"_a, "log_density"_a, "gradient"_a.noconvert());
@@ -293,8 +296,8 @@ void bind_transitions(nb::module_& m) {
              const Vector<std::int32_t>& move_starts, const Vector<std::int32_t>& move_columns,
              const Vector<double>& directions, const Vector<double>& widths,
              const Vector<std::uint8_t>& fixes_effects, double share, const Vector<double>& centre,
-             const Matrix& root, const Vector<std::int32_t>& mean_starts, const Vector<std::int32_t>& mean_columns,
-             const Vector<double>& means, const Vector<std::int32_t>& column_starts, const Vector<std::int32_t>& column_places,
+             const Matrix& root, const Vector<std::int32_t>& mean_places, const Vector<std::int32_t>& mean_starts,
+             const Vector<std::int32_t>& mean_columns, const Vector<double>& means, const Vector<std::int32_t>& column_starts, const Vector<std::int32_t>& column_places,
              const Vector<double>& column_values, const Vector<std::int32_t>& row_starts, const Vector<std::int32_t>& row_places,
              const Vector<double>& row_values) {
             const auto numbers = [](const Matrix& one) { return std::vector<double>(one.data(), one.data() + one.size()); };
@@ -307,7 +310,8 @@ void bind_transitions(nb::module_& m) {
                 {to_vector(move_starts), to_vector(move_columns), to_vector(directions), to_vector(widths),
                  to_vector(fixes_effects)},
                 share, {to_vector(centre), numbers(root)},
-                {to_vector(mean_starts), to_vector(mean_columns), to_vector(means)},
+                {{to_vector(mean_places), to_vector(mean_starts), to_vector(mean_columns), to_vector(means)},
+                 coefficients.shape(0) + scales.shape(0)},
                 {{to_vector(column_starts), to_vector(column_places), to_vector(column_values)},
                  {to_vector(row_starts), to_vector(row_places), to_vector(row_values)},
                  coefficients.shape(0)});
@@ -316,8 +320,8 @@ void bind_transitions(nb::module_& m) {
           "starts"_a, "columns"_a, "factors"_a, "constants"_a, "has_effects"_a, "precision_starts"_a, "precision_columns"_a,
           "precision"_a, "linear"_a, "part_sizes"_a, "pattern_starts"_a, "pattern_rows"_a, "order"_a, "move_starts"_a,
           "move_columns"_a, "directions"_a, "widths"_a, "fixes_effects"_a, "share"_a, "centre"_a, "root"_a,
-          "mean_starts"_a, "mean_columns"_a, "means"_a, "column_starts"_a, "column_places"_a, "column_values"_a, "row_starts"_a,
-          "row_places"_a, "row_values"_a)
+          "mean_places"_a, "mean_starts"_a, "mean_columns"_a, "means"_a, "column_starts"_a, "column_places"_a, "column_values"_a,
+          "row_starts"_a, "row_places"_a, "row_values"_a)
       .def_prop_ro("dim", &NormalEffects::dim)
       .def(
           "log_density",

@@ -1146,6 +1146,9 @@ class Coordinates:
     ----------
     sizes, places, counts, starts, columns : ndarray of int32
     coefficients, constants : ndarray
+    mean_places, mean_starts, mean_columns : ndarray of int32
+    means : ndarray
+        Means that are removed from effects, by rows, each after those that it reads.
     column_starts, column_places, row_starts, row_places : ndarray of int32
     column_values, row_values : ndarray
         The combination: a matrix by columns and its inverse by rows, all empty for none.
@@ -1166,6 +1169,10 @@ class Coordinates:
         columns: NDArray[np.int32],
         coefficients: NDArray[np.float64],
         constants: NDArray[np.float64],
+        mean_places: NDArray[np.int32],
+        mean_starts: NDArray[np.int32],
+        mean_columns: NDArray[np.int32],
+        means: NDArray[np.float64],
         column_starts: NDArray[np.int32],
         column_places: NDArray[np.int32],
         column_values: NDArray[np.float64],
@@ -1228,6 +1235,7 @@ class NormalEffects:
         share: float,
         centre: NDArray[np.float64],
         root: NDArray[np.float64],
+        mean_places: NDArray[np.int32],
         mean_starts: NDArray[np.int32],
         mean_columns: NDArray[np.int32],
         means: NDArray[np.float64],

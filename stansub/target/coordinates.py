@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub import _loop
+from stansub.target.prior_means import PriorMeans
 from stansub.target.soft_minima import SoftMinima
 from stansub.types import FloatArray
 
@@ -67,7 +68,7 @@ class Coordinates:
     """Blocks of effects z replaced by u = S z, with S lower triangular and a function of other parameters.
 
     Row i of S has the norm exp(f_ii) and the partial correlations tanh(f_ij), j < i; each f is a soft minimum of affine
-    functions. What this gives may be combined by a constant map.
+    functions. Effects may be parameters less their means. What this gives may be combined by a constant map.
     """
 
     dim: int
@@ -81,6 +82,7 @@ class Coordinates:
     """The functions f, block by block and by rows of lower triangles: how many affine functions each is the minimum of,
     and these in compressed row format.
     """
+    means: PriorMeans
     combination: Combination = field(default_factory=Combination.none)
 
     @classmethod
@@ -96,13 +98,15 @@ class Coordinates:
         places: NDArray[np.integer],
         functions: SoftMinima,
         *,
+        means: PriorMeans | None = None,
         combination: Combination | None = None,
     ) -> Coordinates:
-        """Return coordinates with these functions f, combined if there is a combination."""
+        """Return coordinates with these functions f, about means and combined if there are any."""
         rows, blocks = functions.rows, (sizes.astype(np.int32), places.astype(np.int32))
         counts, starts, columns = (one.astype(np.int32) for one in (functions.counts, rows.indptr, rows.indices))
-        combination = combination or Combination.none()
-        return cls(rows.shape[1], *blocks, counts, starts, columns, rows.data, functions.constants, combination)
+        dim, constants = rows.shape[1], functions.constants
+        means, combination = means or PriorMeans.none(dim), combination or Combination.none()
+        return cls(dim, *blocks, counts, starts, columns, rows.data, constants, means, combination)
 
     @property
     def functions(self) -> SoftMinima:
@@ -119,7 +123,8 @@ class Coordinates:
     def compiled(self) -> _loop.Coordinates:
         """Return the coordinates for the sampler, for one thread."""
         functions = self.counts, self.starts, self.columns, self.coefficients, self.constants
-        parts = self.sizes, self.places, *functions, *self.combination.columns, *self.combination.rows
+        maps = *self.means.arrays, *self.combination.columns, *self.combination.rows
+        parts = self.sizes, self.places, *functions, *maps
         return _loop.Coordinates(*parts, self.dim)
 
     def inward(self, theta: FloatArray) -> FloatArray:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.target.coordinates import Combination
+from stansub.target.prior_means import PriorMeans
 from stansub.types import FloatArray
 
 Places = NDArray[np.int32]
@@ -75,10 +76,8 @@ class NormalEffects:
     """
     root: FloatArray
     """Shape (n_scales, n_scales) or (0, 0): its root, a lower triangle."""
-    mean_starts: Places
-    mean_columns: Places
-    means: FloatArray
-    """What is added to each coefficient, by rows: a linear function of coefficients to which nothing is added."""
+    means: PriorMeans
+    """What is added to coefficients."""
     combination: Combination
     """Combinations of the coefficients, with entries for all of them."""
 
@@ -96,5 +95,5 @@ class NormalEffects:
 
     def compiled(self) -> _loop.NormalEffects:
         """Return the density and its sampler, for one thread."""
-        *parts, combination = (getattr(self, one.name) for one in fields(self))
-        return _loop.NormalEffects(*parts, *combination.columns, *combination.rows)
+        *parts, means, combination = (getattr(self, one.name) for one in fields(self))
+        return _loop.NormalEffects(*parts, *means.arrays, *combination.columns, *combination.rows)

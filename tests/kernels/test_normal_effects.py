@@ -16,6 +16,7 @@ from stansub._loop import SurrogateEffects, Transition
 from stansub.target.cholesky import cholesky
 from stansub.target.coordinates import Combination
 from stansub.target.normal_effects import NormalEffects
+from stansub.target.prior_means import PriorMeans
 
 Array = NDArray[np.float64]
 # Scales a, b, c with standard normal logarithms; three effects of a, the last one bounded by c; a pair with scales a, b
@@ -56,7 +57,8 @@ def without_observations(noise: float) -> NormalEffects:
         rows.data, np.zeros(N_COEFFICIENTS), places([N_COEFFICIENTS]), factor.starts, factor.rows, factor.order,
         places(LINES.indptr), places(LINES.indices), LINES.data, np.full(8, 1.0), FIXES, 1.0,
         np.array([0.2, -0.1, 0.3]), ROOT,
-        places([0, 0, 0, 0, 0, 0, 1, 1]), places([6]), np.array([MEAN]), Combination.of(UNIT.tocsc(), UNIT),
+        PriorMeans(DIM, places([SINGLE]), places([0, 1]), places([COMMON]), np.array([MEAN])),
+        Combination.of(UNIT.tocsc(), UNIT),
     )  # fmt: skip
 
 

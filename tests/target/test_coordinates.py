@@ -16,6 +16,7 @@ from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Combination, Coordinates
 from stansub.target.inner_density import InnerDensity
 from stansub.target.metric import Metric
+from stansub.target.prior_means import PriorMeans
 from stansub.target.soft_minima import SoftMinima
 
 DIM = 9
@@ -37,6 +38,21 @@ def combination() -> Combination:
     columns, places = np.eye(DIM), [6, 1, 4, 8]
     columns[np.ix_(places, places)] = np.tril(np.ones((4, 4)))
     return Combination.of(sp.csc_array(columns), sp.csr_array(np.linalg.inv(columns)))
+
+
+def means() -> PriorMeans:
+    """Of two effects of the first block, and of that of the other block, which is in the mean of the first."""
+    matrix = np.zeros((DIM, DIM))
+    matrix[1, [3, 8]], matrix[4, 0], matrix[8, [2, 5]] = [0.7, -1.2], 2, [-0.4, 1]
+    return PriorMeans.of(sp.csr_array(matrix))
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "neither": {},
+    "combined": {"combination": combination()},
+    "about means": {"means": means()},
+    "both": {"combination": combination(), "means": means()},
+}
 
 
 class Smooth:
@@ -70,9 +86,19 @@ def test_combinations_are_of_effects() -> None:
     assert not replace(Coordinates.plain(DIM), combination=combination()).is_plain
 
 
-@pytest.mark.parametrize("combined", [False, True])
-def test_there_and_back(combined: bool) -> None:
-    coordinates = replace(two_blocks(), combination=combination()) if combined else two_blocks()
+def test_effects_are_less_their_means() -> None:
+    coordinates, theta = two_blocks(), np.random.default_rng(3).standard_normal(DIM)
+    x = theta.copy()
+    x[1] -= 0.7 * theta[3] - 1.2 * theta[8]
+    x[4] -= 2 * theta[0]
+    x[8] -= theta[5] - 0.4 * theta[2]
+    about = replace(coordinates, means=means())
+    np.testing.assert_allclose(about.inward(theta), coordinates.inward(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_there_and_back(change: str) -> None:
+    coordinates = replace(two_blocks(), **CHANGES[change])
     for theta in np.random.default_rng(2).standard_normal((5, DIM)):
         inner = coordinates.inward(theta)
         assert np.abs((inner - theta)[coordinates.places]).min() > 1e-3
@@ -91,10 +117,9 @@ def test_norms_and_partial_correlations_are_those_of_the_functions() -> None:
     np.testing.assert_allclose(matrix[np.triu_indices(4, 1)], 0, atol=1e-9)
 
 
-@pytest.mark.parametrize("combined", [False, True])
-def test_the_density_is_that_of_a_change_of_variables(combined: bool) -> None:
-    coordinates, density = two_blocks(), Smooth()
-    coordinates = replace(coordinates, combination=combination()) if combined else coordinates
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_density_is_that_of_a_change_of_variables(change: str) -> None:
+    coordinates, density = replace(two_blocks(), **CHANGES[change]), Smooth()
     moved = InnerDensity(density, coordinates)
     for theta in np.random.default_rng(4).standard_normal((5, DIM)):
         inner = coordinates.inward(theta)
@@ -118,8 +143,9 @@ def test_parts_must_fit() -> None:
         (4, np.full_like(good.columns, 6), "depends on effects"),
         (6, good.constants[:-1], "do not fit"),
     ):
+        given = (wrong if j == k else part for j, part in enumerate(parts))
         with pytest.raises(ValueError, match=message):
-            Coordinates(DIM, *(wrong if j == k else part for j, part in enumerate(parts))).compiled()
+            Coordinates(DIM, *given, PriorMeans.none(DIM)).compiled()
     fine = combination()
     for changed, message in (
         ({"column_starts": fine.column_starts[:-1]}, "do not fit"),
@@ -129,6 +155,28 @@ def test_parts_must_fit() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             replace(good, combination=replace(fine, **changed)).compiled()
+
+
+def test_means_must_fit() -> None:
+    good, fine = two_blocks(), means()
+    for changed, message in (
+        ({"places": np.array([4, 1, 8], np.int32)}, "comes later"),
+        ({"places": np.array([4, 4, 1], np.int32)}, "twice"),
+        ({"places": np.array([4, 9, 1], np.int32)}, "of no parameter"),
+        ({"places": np.array([3, 8, 1], np.int32)}, "of no block"),
+        ({"columns": fine.columns + 4}, "reads no parameter"),
+        ({"starts": fine.starts[:-1]}, "do not fit"),
+        ({"values": fine.values[:-1]}, "do not fit"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            replace(good, means=replace(fine, **changed)).compiled()
+
+
+def test_a_mean_does_not_depend_on_its_effect() -> None:
+    matrix = np.zeros((DIM, DIM))
+    matrix[[1, 4], [4, 1]] = 1
+    with pytest.raises(ValueError, match="depends on this effect"):
+        PriorMeans.of(sp.csr_array(matrix))
 
 
 class Scaled:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from stansub.target.approximation import Approximation
 from stansub.target.normal_effects import NormalEffects
-from stansub.tuning.effects.coordinates import Effects
+from stansub.tuning.effects.centred_effects import means_of, without_means
 from stansub.tuning.effects.effect_functions import functions_of, slopes_of_log_determinant, triangles_of
+from stansub.tuning.effects.effects import Effects
 from stansub.tuning.effects.normal_effects import Structure
 from stansub.tuning.surrogates.gibbs import sweep_cost
 
@@ -75,7 +76,7 @@ def test_the_density_is_the_surrogate_s(structure: Structure, draws: Array) -> N
     about = expansion()
     np.testing.assert_array_equal(structure.scales, [2, 3, CORRELATION, TAU])
     np.testing.assert_array_equal(np.sort(structure.functions.sizes), [1, 1, 1, 1, 2, 2, 2])
-    means = structure.means.toarray()
+    means = structure.means.matrix.toarray()
     np.testing.assert_allclose(means[SINGLE, LINE], np.column_stack([np.ones(4), AGES]), atol=1e-5)
     np.testing.assert_allclose(means[PAIRS, MU], np.tile(np.eye(2), (3, 1)), atol=1e-5)
     compiled = structure.about(about, draws).compiled()
@@ -84,8 +85,49 @@ def test_the_density_is_the_surrogate_s(structure: Structure, draws: Array) -> N
     np.testing.assert_allclose(gaps, gaps[0], atol=1e-3)
 
 
-def test_coordinates_about_0_do_not_suit_them(structure: Structure) -> None:
-    assert structure.joined(Effects.none(DIM)).full.is_plain
+def test_single_effects_have_coordinates_without_a_share_of_their_means(structure: Structure, draws: Array) -> None:
+    effects = structure.joined(Effects.none(DIM))
+    weights = np.array([0, 0.25, 0.6, 1])
+    coordinates = effects.weighted(weights)
+    assert coordinates.places.tolist() == [14, 15, 16]
+    for theta in draws:
+        mean = (1 - weights) * (theta[11] + theta[12] * AGES)
+        expected = theta.copy()
+        expected[SINGLE] = (theta[SINGLE] - mean) * np.exp((weights - 1) * theta[TAU])
+        np.testing.assert_allclose(coordinates.inward(theta), expected, rtol=1e-5)
+
+
+# Log scales of schools and of classes, an intercept and a slope, effects of schools, and those of three classes each.
+GROUPS = 300
+SCHOOLS, CLASSES = slice(4, 4 + GROUPS), slice(4 + GROUPS, 4 + 4 * GROUPS)
+SIZES = np.random.default_rng(6).standard_normal(GROUPS)
+
+
+def gradient_of_nested(theta: Array) -> Array:
+    schools, classes = theta[SCHOOLS], theta[CLASSES].reshape(GROUPS, 3)
+    of_schools = np.exp(-2 * theta[0]) * (theta[2] + theta[3] * SIZES - schools)
+    of_classes = np.exp(-2 * theta[1]) * (schools[:, np.newaxis] - classes)
+    scales = [np.sum(own**2 / np.exp(-2 * s)) for own, s in ((of_schools, theta[0]), (of_classes, theta[1]))]
+    line = [-of_schools.sum(), -of_schools @ SIZES]
+    return np.array([*scales, *line, *(of_schools - of_classes.sum(axis=1)), *of_classes.ravel()])
+
+
+def test_means_may_have_means() -> None:
+    """Each level is found from the gradient without the means below; of hundreds of schools, many are moved at once."""
+    dim = 4 + 4 * GROUPS
+    theta = 0.5 * np.random.default_rng(7).standard_normal(dim)
+    means = means_of(gradient_of_nested, theta, np.arange(dim)[CLASSES], np.arange(dim)[: 4 + GROUPS])
+    expected = np.zeros((dim, dim))
+    expected[CLASSES, SCHOOLS] = np.repeat(np.eye(GROUPS), 3, axis=0)
+    expected[SCHOOLS, 2], expected[SCHOOLS, 3] = 1, SIZES
+    np.testing.assert_allclose(means.matrix.toarray(), expected, atol=1e-9)
+    x = means.removed(theta)
+    np.testing.assert_allclose(x, theta - expected @ theta, rtol=1e-12)
+    np.testing.assert_allclose(means.inverse @ x, theta, rtol=1e-12)
+    slopes = without_means(gradient_of_nested, means)(x)
+    np.testing.assert_allclose(slopes[2:4], 0, atol=1e-9)
+    np.testing.assert_allclose(slopes[SCHOOLS], -np.exp(-2 * theta[0]) * x[SCHOOLS], rtol=1e-9)
+    np.testing.assert_allclose(slopes[CLASSES], -np.exp(-2 * theta[1]) * x[CLASSES], rtol=1e-9)
 
 
 @pytest.mark.parametrize("prior", [means_of_scales, bent_means])

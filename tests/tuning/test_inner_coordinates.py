@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from stansub.errors import RunError
 from stansub.target.coordinates import Coordinates
+from stansub.target.prior_means import PriorMeans
 from stansub.target.soft_minima import SoftMinima
-from stansub.tuning.effects.coordinates import Effects, find_effects, unit_columns
+from stansub.tuning.effects.coordinates import find_effects, unit_columns
+from stansub.tuning.effects.effects import Effects
 
 Array = NDArray[np.float64]
 J, K = 5, 4
@@ -186,7 +188,8 @@ def nested(n_few: int, n_many: int) -> tuple[Effects, sp.csr_array]:
     level = np.arange(n_many) % n_few
     rows = sp.csr_array((np.ones(n_many), (np.arange(n_many), level)), shape=(n_many, n_few))
     reads = sp.csr_array(sp.hstack([rows, sp.identity(n_many)]))
-    return Effects(full, unit_columns(np.arange(n), n), np.ones(n, bool)), sp.csr_array(4 * reads.T @ reads)
+    images, none = unit_columns(np.arange(n), n), PriorMeans.none(full.dim)
+    return Effects(full, images, np.ones(n, bool), none), sp.csr_array(4 * reads.T @ reads)
 
 
 def test_few_centred_effects_are_weighed_with_all_others_integrated_out() -> None:

@@ -12,6 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from stansub.target.prior_means import PriorMeans
+from stansub.target.separated import Separated
 from stansub.target.soft_minima import SoftMinima
 from stansub.tuning.effects.effect_functions import Functions, functions_of
 from stansub.types import FloatArray
@@ -23,8 +25,8 @@ Places = NDArray[np.int64]
 ROUNDING, _LARGEST = 1e-7, 16
 
 
-def means_of(prior: Gradient, theta: FloatArray, others: Places, candidates: Places) -> sp.csr_array:
-    """Return the mean of each coefficient as a linear function of other parameters, shape (dim, dim).
+def means_of(prior: Gradient, theta: FloatArray, others: Places, candidates: Places) -> PriorMeans:
+    """Return the means of coefficients as linear functions of other parameters, and the means of these, and so on.
 
     Parameters
     ----------
@@ -36,24 +38,62 @@ def means_of(prior: Gradient, theta: FloatArray, others: Places, candidates: Pla
     candidates : ndarray of int64
         Places of parameters that the likelihood does not read.
     """
-    dim, here = len(theta), prior(theta)[others]
-    slopes = list[tuple[int, FloatArray]]()
-    for k in candidates:
-        once, twice = (prior(theta + n * _unit(dim, k))[others] - here for n in (1, 2))
-        size = ROUNDING * (1 + np.abs(here))
-        if (np.abs(once) > size).any() and (np.abs(twice - 2 * once) <= size + ROUNDING * np.abs(once)).all():
-            slopes.append((k, np.where(np.abs(once) > size, once, 0.0)))
-    found = sp.lil_array((dim, dim))
-    if slopes:
-        columns = np.zeros((dim, len(slopes)))
-        columns[others] = np.column_stack([slope for _, slope in slopes])
-        for block, precisions in _precisions(prior, theta, _blocks(prior, theta, others)):
-            own = np.linalg.pinv(precisions, hermitian=True) @ columns[block]
-            for j, (k, _) in enumerate(slopes):
-                found[block.ravel(), k] = np.where(np.abs(own[..., j]) > ROUNDING, own[..., j], 0.0).ravel()
-    means = sp.csr_array(found)
+    means = PriorMeans.none(len(theta))
+    while others.size and candidates.size:
+        level = _level(without_means(prior, means), means.removed(theta), others, candidates)
+        if not level.nnz:
+            break
+        means = means.joined(PriorMeans.of(level))
+        others = np.unique(level.indices).astype(np.int64)
+        candidates = np.setdiff1d(candidates, others)
+    return means
+
+
+def without_means(prior: Gradient, means: PriorMeans) -> Gradient:
+    """Return the gradient by parameters without their means."""
+    into = means.inverse
+
+    def gradient(x: FloatArray) -> FloatArray:
+        return np.asarray(into.T @ prior(into @ x))
+
+    return gradient
+
+
+def _level(prior: Gradient, theta: FloatArray, others: Places, candidates: Places) -> sp.csr_array:
+    """Return the mean of each coefficient as a linear function of candidates, shape (dim, dim)."""
+    dim, n = len(theta), len(candidates)
+
+    def slopes(steps: FloatArray) -> FloatArray:
+        return prior(_with(theta, candidates, theta[candidates] + steps))[others]
+
+    size, unit = ROUNDING * (1 + np.abs(slopes(np.zeros(n)))), np.ones(n)
+    separated = Separated.of(slopes, np.zeros(n), unit)
+    once, twice = (separated.changes(slopes, np.zeros(n), step * unit) for step in (1, 2))
+    bent = (abs(twice - 2 * once) - ROUNDING * abs(once)).tocoo()
+    is_linear = np.bincount(bent.col, bent.data > size[bent.row], minlength=n) == 0
+    found = once.tocoo()
+    kept = (np.abs(found.data) > size[found.row]) & is_linear[found.col]
+    if not kept.any():
+        return sp.csr_array((dim, dim))
+    entries = found.data[kept], (others[found.row[kept]], candidates[found.col[kept]])
+    variances = _variances(_precisions(prior, theta, _blocks(prior, theta, others)), dim)
+    means = sp.csr_array(variances @ sp.csr_array(entries, shape=(dim, dim)))
+    means.data[np.abs(means.data) <= ROUNDING] = 0
     means.eliminate_zeros()
     return means
+
+
+def _variances(precisions: Sequence[tuple[Places, FloatArray]], dim: int) -> sp.csr_array:
+    """Return the matrix with the inverses of the blocks' precisions, shape (dim, dim)."""
+    if not precisions:
+        return sp.csr_array((dim, dim))
+    values, rows, columns = list[FloatArray](), list[Places](), list[Places]()
+    for block, own in precisions:
+        values.append(np.asarray(np.linalg.pinv(own, hermitian=True).ravel(), np.float64))
+        rows.append(np.repeat(block, block.shape[1], axis=1).ravel())
+        columns.append(np.tile(block, block.shape[1]).ravel())
+    parts = np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))
+    return sp.csr_array(sp.coo_array(parts, shape=(dim, dim)))
 
 
 def centred(prior: Gradient, theta: FloatArray, moved: FloatArray, others: Places, scales: Places) -> Functions | None:

@@ -22,11 +22,12 @@ from stansub.target.affine import AffineMap
 from stansub.target.approximation import Approximation
 from stansub.target.coordinates import Combination, Coordinates
 from stansub.target.normal_effects import NormalEffects
+from stansub.target.prior_means import PriorMeans
 from stansub.target.split import Split
-from stansub.tuning.effects.centred_effects import ROUNDING, centred, means_of
+from stansub.tuning.effects.centred_effects import ROUNDING, centred, means_of, without_means
 from stansub.tuning.effects.combinations import combined
-from stansub.tuning.effects.coordinates import Effects, unit_columns
 from stansub.tuning.effects.effect_functions import Functions, slopes_of_log_determinant, triangles_of
+from stansub.tuning.effects.effects import Effects
 from stansub.tuning.effects.parts import groups_of, parts_of
 from stansub.types import FloatArray
 
@@ -96,16 +97,17 @@ class _Search:
     check: Callable[[], None]
 
     @cached_property
-    def means(self) -> sp.csr_array:
-        """What is added to coefficients as their mean, a linear function of parameters, shape (dim, dim)."""
-        candidates = np.setdiff1d(np.flatnonzero(~_columns(self._likelihood.jacobian)), self.full.columns)
-        others = np.setdiff1d(np.flatnonzero(_columns(self._likelihood.jacobian)), self.full.places)
+    def means(self) -> PriorMeans:
+        """What is added to coefficients as their mean."""
+        is_read = _columns(self._likelihood.jacobian)
+        candidates = np.setdiff1d(np.flatnonzero(~is_read), self.full.columns)
+        others = np.setdiff1d(np.flatnonzero(is_read), self.full.places)
         return means_of(self._prior, np.asarray(self.draws.mean(axis=0)), others, candidates)
 
     @cached_property
     def centred_draws(self) -> FloatArray:
         """Draws without the means."""
-        return without(self.means, self.draws)
+        return self.means.removed(self.draws)
 
     @cached_property
     def mean(self) -> FloatArray:
@@ -124,13 +126,7 @@ class _Search:
     @cached_property
     def prior(self) -> Callable[[FloatArray], FloatArray]:
         """Gradient of the log density without the likelihood, by parameters without their means."""
-        means, of_theta = self.means, self._prior
-
-        def gradient(x: FloatArray) -> FloatArray:
-            slopes = of_theta(x + means @ x)
-            return np.asarray(slopes + means.T @ slopes)
-
-        return gradient
+        return without_means(self._prior, self.means)
 
     @cached_property
     def _likelihood(self) -> AffineMap:
@@ -147,10 +143,8 @@ class _Search:
     @cached_property
     def phi(self) -> AffineMap:
         """The likelihood's arguments, by parameters without their means."""
-        own, means = self._likelihood, self.means
-        return AffineMap(
-            lambda x: own.function(x + means @ x), sp.csc_array(own.jacobian + own.jacobian @ means), own.constant
-        )
+        own, into = self._likelihood, self.means.inverse
+        return AffineMap(lambda x: own.function(into @ x), sp.csc_array(own.jacobian @ into), own.constant)
 
     @cached_property
     def coefficients(self) -> Places:
@@ -255,11 +249,6 @@ def _columns(matrix: sp.csc_array) -> NDArray[np.bool_]:
     return np.asarray(abs(matrix).max(axis=0).toarray().ravel() > ROUNDING)
 
 
-def without(means: sp.csr_array, draws: FloatArray) -> FloatArray:
-    """Return draws, shape (n, dim), less what is added to coefficients."""
-    return np.asarray(draws - draws @ means.T)
-
-
 class _Move(NamedTuple):
     """A slice along a direction of the scales, with the effects fixed or their standardised values."""
 
@@ -279,10 +268,8 @@ class Structure:
     """Gradient of the log density without the likelihood."""
     phi: AffineMap
     """The likelihood's arguments in coordinates with u in the place of z."""
-    means: sp.csr_array
-    """Shape (dim, dim): what is added to coefficients, as a linear function of parameters; prior and phi are of
-    parameters without it.
-    """
+    means: PriorMeans
+    """What is added to coefficients; prior and phi are of parameters without it."""
     coefficients: Places
     others: Places
     scales: Places
@@ -309,7 +296,7 @@ class Structure:
 
     def about(self, approximation: Approximation, draws: FloatArray) -> NormalEffects:
         """Return them with an approximation's second-order expansion and mean slope, given draws of a surrogate."""
-        draws = without(self.means, draws)
+        draws = self.means.removed(draws)
         functions, index, of_scale = self.functions, np.full(self.dim, -1), np.full(self.dim, -1)
         index[self.coefficients] = np.arange(len(self.coefficients))
         of_scale[self.scales] = np.arange(len(self.scales))
@@ -322,7 +309,6 @@ class Structure:
         )
         moves = list(self._moves(precision, index, draws))
         directions = sp.csr_array(np.array([one.direction[self.scales] for one in moves]))
-        means = sp.csr_array(self.means[self.coefficients][:, self.coefficients])
         return NormalEffects(
             self.coefficients.astype(np.int32),
             self.scales.astype(np.int32),
@@ -353,9 +339,7 @@ class Structure:
             np.array([one.fixes for one in moves], np.uint8),
             1.0,
             *self._proposal(draws if len(parts) == 1 else draws[:0]),
-            means.indptr.astype(np.int32),
-            means.indices.astype(np.int32),
-            means.data,
+            self.means,
             Combination.of(*self._combined),
         )
 
@@ -368,18 +352,13 @@ class Structure:
         return scales.mean(axis=0), np.linalg.cholesky(np.atleast_2d(np.cov(scales, rowvar=False)))
 
     def joined(self, effects: Effects) -> Effects:
-        """Return effects with single ones about 0 that are parameters themselves."""
-        functions, jacobian = self.functions, sp.csc_array(self.phi.jacobian)
-        firsts = np.cumsum(functions.sizes) - functions.sizes
-        has_mean = np.diff(self.means.indptr)[functions.places[firsts]] > 0
-        own = np.flatnonzero(functions.has_effects & (functions.sizes == 1) & ~has_mean)
-        places = functions.places[firsts[own]]
-        at = jacobian.indptr[places]
-        alone = (np.diff(jacobian.indptr)[places] == 1) & (np.abs(jacobian.data[at] - 1) < ROUNDING)
-        own, places, at = own[alone], places[alone], at[alone]
+        """Return effects with single ones that are parameters themselves, about their means."""
+        functions = self.functions
+        own = np.flatnonzero(functions.has_effects & (functions.sizes == 1))
+        places = functions.places[(np.cumsum(functions.sizes) - functions.sizes)[own]]
         full = Coordinates.of(functions.sizes[own], places, functions.minima[functions.firsts[own]])
-        images = unit_columns(jacobian.indices[at].astype(np.int64), jacobian.shape[0])
-        return effects.joined(Effects(full, images, np.ones(len(own), bool)))
+        images = sp.csc_array(self.phi.jacobian[:, places])
+        return effects.joined(Effects(full, images, np.ones(len(own), bool), self.means))
 
     def _pattern(self, precision: sp.csr_array, places: Places) -> sp.csc_array:
         """Return a matrix with the pattern of the coefficients' precision given scales."""

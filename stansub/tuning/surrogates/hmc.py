@@ -23,7 +23,7 @@ from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
 from stansub.target.metric import Metric
 from stansub.target.split import Dynamics, Sampler
-from stansub.tuning.effects.coordinates import Effects
+from stansub.tuning.effects.effects import Effects
 from stansub.tuning.surrogates.differences import Differences
 from stansub.tuning.surrogates.sampler_runs import (
     ANGLE,
