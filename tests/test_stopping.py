@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stansub.run.early_stopping import EarlyStopping, schedule
+from stansub.output import apportioning
+from stansub.run.early_stopping import FIRST, EarlyStopping, schedule
 from stansub.run.precision import Precision
 
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "stopping" / "run.py"
@@ -68,6 +69,29 @@ def test_its_runs_end_where_those_of_the_package_do(study: ModuleType) -> None:
         assert study.Until(asked, 3000)(draws) == n
         ends.append(n)
     assert min(ends) < 3000
+
+
+def test_of_many_parameters_the_first_elements_of_large_variables_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apportioning, "_DRAWS", 20 * 4 * FIRST)
+    chains = [_chain(draws) for draws in np.random.default_rng(5).standard_normal((4, 600, 31))]
+
+    def checked(n_last: int) -> EarlyStopping:
+        """With a last parameter that moves only every 100 draws; it is alone or the last of 31 elements."""
+
+        def constrain(theta: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+            stuck = theta.copy()
+            stuck[:, :, -1] = np.repeat(theta[:, ::100, -1], 100, axis=1)[:, : theta.shape[1]]
+            return {"effects": stuck[:, :, : 31 - n_last], "scale": stuck[:, :, 31 - n_last :]}
+
+        until = EarlyStopping(Precision.of("ess=100"), constrain, most=3000, thin=1)
+        for _ in until.check(chains):
+            pass
+        return until
+
+    assert checked(0).reached
+    failed = checked(1).last
+    assert failed is not None
+    assert (failed.reached, failed.quantity) == (False, "scale[1]")
 
 
 def test_a_bias_is_seen_and_noise_is_not(study: ModuleType) -> None:

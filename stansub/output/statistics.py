@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
-from stansub.output import convergence
-from stansub.output.apportioning import apportioned
+from stansub.output import apportioning, convergence
 from stansub.output.inference_data import InferenceData, attrs, group
 from stansub.types import FloatArray
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 
 _STILL = 1e-12  # relative spread below which a quantity varies by rounding alone
-_CHECKED_VALUES = 5_000_000  # they take about 0.5 us per value, so that a summary takes seconds at most
 
 
 def table(
@@ -102,9 +100,9 @@ def count(idata: "InferenceData", var_names: Sequence[str] | None = None) -> int
 
 
 def affordable(idata: "InferenceData") -> int:
-    """Return how many quantities can be computed in a few seconds, at least one."""
+    """Return how many quantities can be computed in some seconds, at least one."""
     sizes = group(idata, "posterior").sizes
-    return max(1, _CHECKED_VALUES // (sizes["chain"] * sizes["draw"]))
+    return apportioning.affordable(sizes["chain"] * sizes["draw"])
 
 
 def scalars(
@@ -129,7 +127,7 @@ def chosen_names(idata: "InferenceData", var_names: Sequence[str] | None, limit:
 
 
 def _apportioned(variables: Sequence[tuple[str, Any]], limit: int | None) -> list[int]:
-    return apportioned([math.prod(values.shape[2:]) for _, values in variables], limit)
+    return apportioning.apportioned([math.prod(values.shape[2:]) for _, values in variables], limit)
 
 
 def still(values: FloatArray) -> NDArray[np.bool_]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from stansub.output.apportioning import affordable, apportioned
 from stansub.output.convergence import LEAST_DRAWS, ess_bulk, ess_tail, r_hat
 from stansub.output.layout import element_names
 from stansub.run.chain import Chain
@@ -58,7 +59,8 @@ class Check:
 class EarlyStopping:
     """Checks whether the draws of all chains are precise enough.
 
-    Every parameter counts, as the program declares it, except those whose draws are all equal.
+    Parameters count as the program declares them, except those whose draws are all equal. Of large variables, only the
+    first elements are checked, as many as a summary of the first check's draws would have.
 
     Parameters
     ----------
@@ -125,8 +127,11 @@ class EarlyStopping:
             self._parts = []
         seen = sum(part.shape[1] for part in self._parts)
         added = self._constrain(np.stack([chain.sampling.kept.read(seen).theta for chain in chains]))
-        self._names = [name for variable, values in added.items() for name in element_names(variable, values.shape[2:])]
-        self._parts.append(np.concatenate([one.reshape(*one.shape[:2], -1) for one in added.values()], axis=2))
+        rooms = apportioned([math.prod(one.shape[2:]) for one in added.values()], affordable(len(chains) * FIRST))
+        chosen = list(zip(added.items(), rooms, strict=True))
+        self._names = [name for (of, one), room in chosen for name in element_names(of, one.shape[2:])[:room]]
+        parts = [one.reshape(*one.shape[:2], -1)[:, :, :room] for (_, one), room in chosen]
+        self._parts.append(np.concatenate(parts, axis=2))
 
 
 def convergence(draws: FloatArray) -> tuple[float, float] | None:

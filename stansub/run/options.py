@@ -117,8 +117,8 @@ class ChainOptions:
     )
     until: str | Mapping[str, float] | None = of_chains(
         None,
-        "Stop at a precision such as ess=400 or ess=400,rhat=1.01. Every parameter must reach it in its bulk ESS, tail "
-        "ESS and R-hat.",
+        "Stop at a precision such as ess=400 or ess=400,rhat=1.01. Parameters must reach it in their bulk ESS, tail "
+        "ESS and R-hat: all, or of more than 2,500 the first elements of large variables.",
         type_="str or mapping",
         metavar="PRECISION",
         means="none: the run ends after `iter_sampling`",
