@@ -196,13 +196,13 @@ void bind_transitions(nb::module_& m) {
       .def(
           "__init__",
           [](Coordinates* self, const Vector<std::int32_t>& sizes, const Vector<std::int32_t>& places,
-             const Vector<std::int32_t>& counts, const Vector<std::int32_t>& starts,
+             const Vector<std::uint8_t>& divided, const Vector<std::int32_t>& counts, const Vector<std::int32_t>& starts,
              const Vector<std::int32_t>& columns, const Vector<double>& coefficients,
              const Vector<double>& constants, const Vector<std::int32_t>& mean_places, const Vector<std::int32_t>& mean_starts,
              const Vector<std::int32_t>& mean_columns, const Vector<double>& means, const Vector<std::int32_t>& column_starts,
              const Vector<std::int32_t>& column_places, const Vector<double>& column_values, const Vector<std::int32_t>& row_starts,
              const Vector<std::int32_t>& row_places, const Vector<double>& row_values, std::size_t dim) {
-            new (self) Coordinates({to_vector(sizes), to_vector(places)},
+            new (self) Coordinates({to_vector(sizes), to_vector(places), to_vector(divided)},
                                    {to_vector(counts), to_vector(starts), to_vector(columns), to_vector(coefficients),
                                     to_vector(constants)},
                                    {{to_vector(mean_places), to_vector(mean_starts), to_vector(mean_columns), to_vector(means)}, dim},
@@ -211,7 +211,7 @@ void bind_transitions(nb::module_& m) {
                                     dim},
                                    dim);
           },
-          "sizes"_a, "places"_a, "counts"_a, "starts"_a, "columns"_a, "coefficients"_a, "constants"_a, "mean_places"_a,
+          "sizes"_a, "places"_a, "divided"_a, "counts"_a, "starts"_a, "columns"_a, "coefficients"_a, "constants"_a, "mean_places"_a,
           "mean_starts"_a, "mean_columns"_a, "means"_a, "column_starts"_a, "column_places"_a, "column_values"_a, "row_starts"_a,
           "row_places"_a, "row_values"_a, "dim"_a)
       .def_prop_ro("dim", &Coordinates::dim)

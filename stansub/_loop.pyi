@@ -1145,6 +1145,8 @@ class Coordinates:
     Parameters
     ----------
     sizes, places, counts, starts, columns : ndarray of int32
+    divided : ndarray of uint8
+        Whether the parameters of a block are divided by S rather than multiplied.
     coefficients, constants : ndarray
     mean_places, mean_starts, mean_columns : ndarray of int32
     means : ndarray
@@ -1164,6 +1166,7 @@ class Coordinates:
         self,
         sizes: NDArray[np.int32],
         places: NDArray[np.int32],
+        divided: NDArray[np.uint8],
         counts: NDArray[np.int32],
         starts: NDArray[np.int32],
         columns: NDArray[np.int32],

@@ -65,7 +65,7 @@ class Combination:
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Blocks of effects z replaced by u = S z, with S lower triangular and a function of other parameters.
+    """Blocks of effects z replaced by u = S z, or u by z, with S lower triangular and a function of other parameters.
 
     Row i of S has the norm exp(f_ii) and the partial correlations tanh(f_ij), j < i; each f is a soft minimum of affine
     functions. Effects may be parameters less their means. What this gives may be combined by a constant map.
@@ -74,6 +74,8 @@ class Coordinates:
     dim: int
     sizes: NDArray[np.int32]
     places: NDArray[np.int32]
+    divided: NDArray[np.uint8]
+    """Shape (n_blocks,): whether the parameters of a block are u."""
     counts: NDArray[np.int32]
     starts: NDArray[np.int32]
     columns: NDArray[np.int32]
@@ -98,11 +100,13 @@ class Coordinates:
         places: NDArray[np.integer],
         functions: SoftMinima,
         *,
+        divided: NDArray[np.bool_] | None = None,
         means: PriorMeans | None = None,
         combination: Combination | None = None,
     ) -> Coordinates:
-        """Return coordinates with these functions f, about means and combined if there are any."""
-        rows, blocks = functions.rows, (sizes.astype(np.int32), places.astype(np.int32))
+        """Return coordinates with these functions f, about means, divided and combined if these are given."""
+        which = np.zeros(len(sizes), bool) if divided is None else divided
+        rows, blocks = functions.rows, (sizes.astype(np.int32), places.astype(np.int32), which.astype(np.uint8))
         counts, starts, columns = (one.astype(np.int32) for one in (functions.counts, rows.indptr, rows.indices))
         dim, constants = rows.shape[1], functions.constants
         means, combination = means or PriorMeans.none(dim), combination or Combination.none()
@@ -124,7 +128,7 @@ class Coordinates:
         """Return the coordinates for the sampler, for one thread."""
         functions = self.counts, self.starts, self.columns, self.coefficients, self.constants
         maps = *self.means.arrays, *self.combination.columns, *self.combination.rows
-        parts = self.sizes, self.places, *functions, *maps
+        parts = self.sizes, self.places, self.divided, *functions, *maps
         return _loop.Coordinates(*parts, self.dim)
 
     def inward(self, theta: FloatArray) -> FloatArray:

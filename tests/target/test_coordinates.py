@@ -51,7 +51,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "neither": {},
     "combined": {"combination": combination()},
     "about means": {"means": means()},
-    "both": {"combination": combination(), "means": means()},
+    "divided": {"divided": np.array([1, 1], np.uint8)},
+    "all": {"combination": combination(), "means": means(), "divided": np.array([1, 0], np.uint8)},
 }
 
 
@@ -107,6 +108,13 @@ def test_there_and_back(change: str) -> None:
         np.testing.assert_allclose(outward(coordinates, inner), theta, rtol=1e-12)
 
 
+def test_blocks_may_be_divided_by_what_multiplies_others() -> None:
+    coordinates = two_blocks()
+    divided = replace(coordinates, divided=np.ones(2, np.uint8))
+    for theta in np.random.default_rng(2).standard_normal((5, DIM)):
+        np.testing.assert_allclose(divided.inward(coordinates.inward(theta)), theta, rtol=1e-12)
+
+
 def test_norms_and_partial_correlations_are_those_of_the_functions() -> None:
     coordinates, theta = two_blocks(), np.random.default_rng(3).standard_normal(DIM)
     f = coordinates.functions(theta)
@@ -132,16 +140,18 @@ def test_the_density_is_that_of_a_change_of_variables(change: str) -> None:
 
 def test_parts_must_fit() -> None:
     good = two_blocks()
-    parts = good.sizes, good.places, good.counts, good.starts, good.columns, good.coefficients, good.constants
+    functions = good.counts, good.starts, good.columns, good.coefficients, good.constants
+    parts = good.sizes, good.places, good.divided, *functions
     for k, wrong, message in (
         (0, np.array([3, 0], np.int32), "no effects"),
         (0, np.array([4], np.int32), "do not fit"),
         (1, np.array([6, 1, 4, 4], np.int32), "overlap"),
         (1, np.array([6, 1, 4, 9], np.int32), "of no parameters"),
-        (2, np.array([1, 1, 1, 2, 1, 1, 0], np.int32), "minimum of no rows"),
-        (2, np.ones(7, np.int32), "do not fit"),
-        (4, np.full_like(good.columns, 6), "depends on effects"),
-        (6, good.constants[:-1], "do not fit"),
+        (2, np.zeros(3, np.uint8), "do not fit"),
+        (3, np.array([1, 1, 1, 2, 1, 1, 0], np.int32), "minimum of no rows"),
+        (3, np.ones(7, np.int32), "do not fit"),
+        (5, np.full_like(good.columns, 6), "depends on effects"),
+        (7, good.constants[:-1], "do not fit"),
     ):
         given = (wrong if j == k else part for j, part in enumerate(parts))
         with pytest.raises(ValueError, match=message):

@@ -85,15 +85,21 @@ def test_the_density_is_the_surrogate_s(structure: Structure, draws: Array) -> N
     np.testing.assert_allclose(gaps, gaps[0], atol=1e-3)
 
 
-def test_single_effects_have_coordinates_without_a_share_of_their_means(structure: Structure, draws: Array) -> None:
+def test_they_have_coordinates_without_a_share_of_their_means(structure: Structure, draws: Array) -> None:
     effects = structure.joined(Effects.none(DIM))
-    weights = np.array([0, 0.25, 0.6, 1])
+    is_single = effects.full.sizes == 1
+    own = np.array([0, 0.25, 0.6, 1])
+    weights = np.zeros(7)
+    weights[is_single] = own
     coordinates = effects.weighted(weights)
-    assert coordinates.places.tolist() == [14, 15, 16]
+    np.testing.assert_array_equal(np.sort(coordinates.places), [*range(5, 11), 14, 15, 16])
     for theta in draws:
-        mean = (1 - weights) * (theta[11] + theta[12] * AGES)
         expected = theta.copy()
-        expected[SINGLE] = (theta[SINGLE] - mean) * np.exp((weights - 1) * theta[TAU])
+        expected[SINGLE] -= (1 - own) * (theta[11] + theta[12] * AGES)
+        expected[SINGLE] *= np.exp((own - 1) * theta[TAU])
+        rho = theta[CORRELATION]
+        first, second = ((theta[PAIRS].reshape(3, 2) - theta[MU]) / np.exp(theta[SDS])).T
+        expected[PAIRS] = np.column_stack([first, np.cosh(rho) * (second - np.tanh(rho) * first)]).ravel()
         np.testing.assert_allclose(coordinates.inward(theta), expected, rtol=1e-5)
 
 

@@ -204,7 +204,7 @@ def test_few_centred_effects_are_weighed_with_all_others_integrated_out() -> Non
     assert (shares < 0.8 * alone / (1 + alone)).all()
     coordinates = effects.matching(precision, theta)
     np.testing.assert_array_equal(coordinates.places, np.arange(2, few + 2))
-    np.testing.assert_allclose(coordinates.coefficients, shares - 1, rtol=1e-6)
+    np.testing.assert_allclose(coordinates.coefficients, 1 - shares, rtol=1e-6)
     inner = coordinates.inward(np.concatenate([theta[0, :2], np.ones(few + many)]))
     np.testing.assert_allclose(inner[2 : few + 2], 0.1 ** (shares - 1), rtol=1e-6)
     np.testing.assert_array_equal(inner[few + 2 :], 1)
@@ -225,4 +225,4 @@ def test_many_centred_effects_of_which_the_data_say_little_are_weighed_alone() -
     coordinates = effects.matching(precision, theta)
     np.testing.assert_array_equal(coordinates.places, np.arange(few + 2, few + many + 2))
     alone = precision.diagonal()[few:] * 0.01**2
-    np.testing.assert_allclose(coordinates.coefficients, alone / (1 + alone) - 1, rtol=1e-6)
+    np.testing.assert_allclose(coordinates.coefficients, 1 / (1 + alone), rtol=1e-6)

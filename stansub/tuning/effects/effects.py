@@ -2,8 +2,8 @@
 
 Each block z has a weight w between 0 and 1, which multiplies the functions that S is made of: w = 0 is z, w = 1 is
 u = S z. The weight is the share of the posterior precision of z that comes from the data (Papaspiliopoulos, Roberts and
-Sköld 2007). If the parameters are u, because the scale is in their prior, the functions are multiplied by w - 1, and u
-is without a share 1 - w of its mean.
+Sköld 2007). If the parameters are u, because the scale is in their prior, they are divided by S with functions times
+1 - w, less a share 1 - w of their mean.
 """
 
 from __future__ import annotations
@@ -90,16 +90,20 @@ class Effects:
 
     def weighted(self, weights: FloatArray) -> Coordinates:
         """Return coordinates with a weight for each block, shape (n_blocks,)."""
-        full, factors = self.full, weights - self.centred
-        moved = factors != 0
+        full, factors = self.full, np.where(self.centred, 1 - weights, weights)
+        moved, by_effect = factors != 0, np.repeat(factors, full.sizes)
         by_function = np.repeat(factors, full.sizes * (full.sizes + 1) // 2)
         own = by_function != 0
-        places = full.places[np.repeat(moved, full.sizes)]
-        functions = full.functions[own].scaled(by_function[own])
         shares = np.zeros(full.dim)  # of its mean that a centred effect is without
-        shares[full.places] = np.repeat(np.where(self.centred, 1 - weights, 0), full.sizes)
-        means, combination = self.means.scaled(shares), self.combination
-        return Coordinates.of(full.sizes[moved], places, functions, means=means, combination=combination)
+        shares[full.places] = np.where(np.repeat(self.centred, full.sizes), by_effect, 0)
+        return Coordinates.of(
+            full.sizes[moved],
+            full.places[by_effect != 0],
+            full.functions[own].scaled(by_function[own]),
+            divided=self.centred[moved],
+            means=self.means.scaled(shares),
+            combination=self.combination,
+        )
 
     def matching(self, precision: sp.csr_array, points: FloatArray) -> Coordinates:
         """Return coordinates that suit a precision of the likelihood in its arguments.

@@ -352,13 +352,13 @@ class Structure:
         return scales.mean(axis=0), np.linalg.cholesky(np.atleast_2d(np.cov(scales, rowvar=False)))
 
     def joined(self, effects: Effects) -> Effects:
-        """Return effects with single ones that are parameters themselves, about their means."""
-        functions = self.functions
-        own = np.flatnonzero(functions.has_effects & (functions.sizes == 1))
-        places = functions.places[(np.cumsum(functions.sizes) - functions.sizes)[own]]
-        full = Coordinates.of(functions.sizes[own], places, functions.minima[functions.firsts[own]])
+        """Return effects with those that are parameters themselves, about their means."""
+        functions, own = self.functions, self.functions.has_effects
+        places = functions.places[np.repeat(own, functions.sizes)]
+        minima = functions.minima[np.repeat(own, functions.numbers)]
+        full = Coordinates.of(functions.sizes[own], places, minima)
         images = sp.csc_array(self.phi.jacobian[:, places])
-        return effects.joined(Effects(full, images, np.ones(len(own), bool), self.means))
+        return effects.joined(Effects(full, images, np.ones(len(full.sizes), bool), self.means))
 
     def _pattern(self, precision: sp.csr_array, places: Places) -> sp.csc_array:
         """Return a matrix with the pattern of the coefficients' precision given scales."""
