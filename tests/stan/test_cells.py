@@ -9,7 +9,8 @@ from texts import canonical, words
 
 from stansub.stan.analysis import Analysis
 from stansub.stan.passes.fixpoint import Rewriting, rewriting
-from stansub.stan.passes.series.cells import by_cells, cell_by_cell, with_cell_values
+from stansub.stan.passes.series.cells import by_cells, cell_by_cell, cells_apart, with_cell_values
+from stansub.stan.passes.series.lags import with_lags
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.types import FloatArray
@@ -23,7 +24,8 @@ parameters {
   vector[J] a; vector[I] b; vector[L] u; vector[2] c; matrix[J, I] e; matrix[2, J] d; real m; real<lower=0> s;
 }
 """
-LOOPS, VALUES, CELLS = cell_by_cell.name, with_cell_values.name, by_cells.name
+LOOPS, APART, VALUES, CELLS = cell_by_cell.name, cells_apart.name, with_cell_values.name, by_cells.name
+LAGS = with_lags.name
 TABLE, SUMS = "matrix[J, I] n;", "for (j in 1 : J) for (i in 1 : I) n[j, i] = a[j] + b[i];"
 PRODUCTS = "real q; q = 2 * m; for (i in 1 : I) for (j in 1 : J) { real p = q * b[i]; n[j, i] = a[j] + p; }"
 CELL = "y[j, i] ~ normal(n[j, i], s);"
@@ -83,20 +85,28 @@ def values() -> tuple[dict[str, Any], dict[str, Any]]:
         ("for (j in 1 : J) target += normal_lpdf(v[j] | exp(a[j]) * t, exp(b));", [LOOPS, CELLS]),
         ("for (j in 1 : J) { vector[I] n = a[j] + b; v[j] ~ normal(n, s); }", [LOOPS, CELLS]),
         ("for (j in 1 : J) v[j] ~ normal(a[j] + mean(b), s);", [LOOPS, CELLS]),
-        ("for (j in 1 : J) { a[j] ~ normal(m, 1); v[j] ~ normal(a[j] + rep_vector(m, I), s); }", [LOOPS, CELLS]),
+        ("for (j in 1 : J) { a[j] ~ normal(m, 1); v[j] ~ normal(a[j] + rep_vector(m, I), s); }", [LOOPS, APART, CELLS]),
         # The first cells of each row, and other terms beside those of cells.
         ("for (j in 1 : J) y[j, 1 : I - 1] ~ normal(a[j] + b[1 : I - 1]', s);", [LOOPS, CELLS]),
         (
             "for (j in 1 : J) { v[j, 1 : I - 1] ~ normal(a[j] + b[1 : I - 1], s); y[j, I] ~ normal(a[j], s); }",
-            [LOOPS, CELLS],
+            [LOOPS, APART, CELLS],
         ),
+        # Cells from another one on, and each with the one before.
+        ("for (j in 1 : J) v[j, 2 : I] ~ normal(a[j] + b[1 : I - 1], s);", [LOOPS, LAGS]),
+        ("for (j in 1 : J) y[j, 2 : I] ~ normal(a[j] + m * y[j, 1 : I - 1], s);", [LOOPS, LAGS]),
+        ("for (j in 1 : J) segment(v[j], 2, I - 1) ~ normal(a[j] + m * head(v[j], I - 1), s);", [LOOPS, LAGS]),
+        ("for (j in 1 : J) to_vector(y[j, 2 : I]) ~ normal(a[j] + m * to_vector(y[j, 1 : I - 1]), s);", [LOOPS, LAGS]),
+        ("for (i in 2 : I) col(y, i) ~ normal(a + m * col(y, i - 1), s);", [LOOPS, LAGS]),
+        ("for (i in 2 : I) y[ : , i] ~ normal(a + m * y[ : , i - 1], s);", [LOOPS, LAGS]),
+        ("for (j in 1 : J) row(y, j) ~ normal(a[j] + b', s);", [LOOPS, CELLS]),
         (
             "for (j in 1 : J) { a[j] ~ normal(m, 1); for (i in 1 : I) y[j, i] ~ normal(a[j] + b[i], s); }",
-            [LOOPS, CELLS],
+            [APART, CELLS],
         ),
         (
             "for (j in 1 : J) { for (i in 1 : I) y[j, i] ~ normal(a[j] + b[i], s); v[j] ~ normal(a[j], s); }",
-            [LOOPS, CELLS],
+            [LOOPS, APART, CELLS],
         ),
         # Values that other statements compute, of cells or of rows.
         (f"{TABLE} {SUMS} {READ_CELLS}", [VALUES, CELLS]),
@@ -137,6 +147,17 @@ def test_cells_are_rows_of_data(code: str, passes: list[str]) -> None:
     assert parts.sizes == ("stansub_t",)
 
 
+def test_the_first_cells_of_panels_are_rows_of_their_own() -> None:
+    code = "for (j in 1 : J) { y[j, 1] ~ normal(a[j], 1); y[j, 2 : I] ~ normal(a[j] + m * y[j, 1 : I - 1], s); }"
+    found = written(code)
+    assert list(found.passes) == [LOOPS, LAGS]
+    data, parameters = values()
+    assert log_density(found.program, data, parameters) == pytest.approx(log_density(read(code), data, parameters))
+    parts = Analysis.of(read(code)).over_rows
+    assert parts is not None
+    assert parts.sizes == ("stansub_t", "stansub_t2")
+
+
 def test_each_cell_has_its_place() -> None:
     found = written("for (j in 1 : J) v[j] ~ normal(a[j] + b, s);").program
     assert words(found.text(found.model.inside)) == words("""
@@ -156,7 +177,7 @@ def test_the_head_of_a_row_is_its_first_cells() -> None:
 
 @pytest.mark.parametrize("other", ["a[j] ~ normal(m, 1);", "t ~ normal(a[j] + b, s);", "v[1] ~ normal(a[j] + b, s);"])
 def test_what_else_a_loop_does_stays(other: str) -> None:
-    found = by_cells(cell_by_cell(read(f"for (j in 1 : J) {{ {other} y[j] ~ normal(a[j], s); }}")))
+    found = by_cells(cells_apart(cell_by_cell(read(f"for (j in 1 : J) {{ {other} y[j] ~ normal(a[j], s); }}"))))
     assert isinstance(found, Program)
     assert words(f"for (j in 1 : J) {{ {other} }}") in words(found.text(found.model.inside))
 
@@ -179,7 +200,6 @@ OTHERS = [
     "for (j in 1 : J) y[j] ~ normal(a[j] + e[j], s);",
     "for (j in 1 : J) v[j] ~ multi_normal(a[j] + b, diag_matrix(b));",
     "for (j in 1 : J) v[j] ~ normal(a[j] + cumulative_sum(b), s);",
-    "for (j in 1 : J) v[j, 2 : I] ~ normal(a[j] + b[1 : I - 1], s);",
     "for (j in 1 : J) v[j] ~ normal(a[j] + diag_matrix(b) * t, s);",
     "for (j in 1 : J) v[j] ~ normal(a[j] + to_vector(x * to_matrix(c)), s);",
     "for (j in 1 : J) { vector[I] n = a[j] + b; v[j] ~ normal(n, sd(n)); }",
@@ -224,7 +244,7 @@ OTHERS = [
 def test_other_loops_are_left_alone(code: str) -> None:
     """Also beside a loop that is not."""
     found, beside = written(code), written(f"{code} {COLUMNS}")
-    assert not {LOOPS, CELLS} & set(found.passes)
+    assert not {LOOPS, APART, CELLS} & set(found.passes)
     assert {LOOPS, CELLS} <= set(beside.passes)
     text = words(beside.program.text(beside.program.model.inside))
     assert text.count("for ( j in 1 : J )") == words(read(code).code).count("for ( j in 1 : J )")

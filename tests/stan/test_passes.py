@@ -9,7 +9,7 @@ from stansub.stan.passes.fixpoint import PASSES, Rewriting, rewriting
 from stansub.stan.passes.rewriting import Edits, Pass, RefusedError, Symbols
 from stansub.stan.syntax import Program, names, parse
 
-LAGS, LISTED, RAGGED, RESIDUALS, CELL_BY_CELL, _, BY_CELLS, *_, SUMMARIES, TERMS = (one.name for one in PASSES)
+CELL_BY_CELL, LAGS, LISTED, RAGGED, RESIDUALS, _, _, BY_CELLS, *_, SUMMARIES, TERMS = (one.name for one in PASSES)
 
 CENTRED_SERIES = """
 data { int N; vector[N] x; vector[N] y; }

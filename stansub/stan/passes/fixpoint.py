@@ -17,7 +17,7 @@ from stansub.stan.passes.inlining import inlined
 from stansub.stan.passes.ragged import by_rows
 from stansub.stan.passes.rewrite import reserved
 from stansub.stan.passes.scatter import observation_by_observation
-from stansub.stan.passes.series.cells import by_cells, cell_by_cell, with_cell_values
+from stansub.stan.passes.series.cells import by_cells, cell_by_cell, cells_apart, with_cell_values
 from stansub.stan.passes.series.lags import with_lags
 from stansub.stan.passes.series.residuals import with_residuals
 from stansub.stan.passes.series.units import by_units
@@ -27,11 +27,12 @@ from stansub.stan.reading.remarks import Remark
 from stansub.stan.syntax import Program
 
 PASSES = (
+    cell_by_cell,
     with_lags,
     observation_by_observation,
     by_rows,
     with_residuals,
-    cell_by_cell,
+    cells_apart,
     with_cell_values,
     by_cells,
     by_units,

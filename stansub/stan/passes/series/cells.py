@@ -1,20 +1,23 @@
 """Tables of outcomes whose rows have parameters of their own, with an observation for each cell.
 
 In ``for (j in 1:J) y[j] ~ bernoulli_logit(theta[j] - b);``, where row j has the answers of a person to all items, the
-data cannot be cut by persons or by items, because both have parameters. Given these, the cells are independent. Three
-passes write the likelihood over cells: the first writes densities of whole rows or columns as loops over cells, the
-second writes the values of a computed table where such loops read its cells, and the third writes loops over the cells
-of a table as a loop over rows of data, each with its place in the table.
+data cannot be cut by persons or by items, because both have parameters. Given these, the cells are independent. Four
+passes write the likelihood over cells: the first writes densities of rows or columns, or of ranges of them, as loops
+over cells, the second writes these apart from other terms, the third writes the values of a computed table where such
+loops read its cells, and the last writes loops over the cells of a table as a loop over rows of data, each with its
+place in the table. Cells that read the one before are rows of data by another pass (`lags`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from stansub.stan.passes.rewriting import Edits, Pass, Symbols
+from stansub.stan.passes.series.affine import Affine
 from stansub.stan.passes.series.element_values import element_values, with_local_elements, with_values
 from stansub.stan.passes.series.nests import Nest, nested
 from stansub.stan.passes.series.row_variables import RowVariables
@@ -57,13 +60,35 @@ _ORDERED = ("ordered_logistic", "ordered_probit")
 
 
 def _subscript(expression: Expression) -> Expression:
-    """Return the first elements of a container, ``head(x, k)``, as ``x[1 : k]``; other expressions as they are."""
+    """Return parts of a container as subscripts, ``head(x, k)`` as ``x[1 : k]``, and other expressions as they are."""
     match expression:
         case Call("head", (whole, n)):
-            base, indices = flat(whole)
-            kept = next((k for k, one in enumerate(indices) if isinstance(one, Slice) and one.is_whole), len(indices))
-            return Subscript(base, (*indices[:kept], Slice(ONE, n), *indices[kept + 1 :]))
+            return _with_range(whole, Slice(ONE, n))
+        case Call("segment", (whole, first, n)):
+            return _with_range(whole, Slice(first, (Affine.of(first) + Affine.of(n) - 1).expression))
+        case Call("col", (Name() as table, at)):
+            return Subscript(table, (Slice(), at))
+        case Call("row", (Name() as table, at)):
+            return Subscript(table, (at,))
     return expression
+
+
+def _with_range(whole: Expression, taken: Slice) -> Expression:
+    base, indices = flat(whole)
+    kept = next((k for k, one in enumerate(indices) if isinstance(one, Slice) and one.is_whole), len(indices))
+    return Subscript(base, (*indices[:kept], taken, *indices[kept + 1 :]))
+
+
+def _first(index: Expression) -> Expression:
+    """Return the first element that an index selects of those that it leaves."""
+    return index.lower if isinstance(index, Slice) and index.lower is not None else ONE
+
+
+class _Cells(NamedTuple):
+    """A range of cells of a row or column."""
+
+    first: Expression
+    last: Expression
 
 
 class _JointError(Exception):
@@ -73,9 +98,20 @@ class _JointError(Exception):
 @Pass.named("densities of rows of a table cell by cell")
 def cell_by_cell(program: Program) -> Edits:
     """Write densities of rows or columns of a table as loops over its cells."""
+    return _edited(program, _Line.over_cells)
+
+
+@Pass.named("loops over cells of a table without other terms")
+def cells_apart(program: Program) -> Edits:
+    """Write loops over the cells of rows or columns apart from what else is done for each row or column."""
+    return _edited(program, _Line.apart)
+
+
+def _edited(program: Program, written: Callable[[_Line], list[Statement]]) -> Edits:
+    """Return the loops of the model in the place of which something else is written."""
     symbols, found = Symbols.of(program), []
     for loop, _ in unlooped(program.model.statements):
-        if isinstance(loop, For) and (lines := _Line(program, loop, symbols, Name(symbols.fresh("cell"))).over_cells()):
+        if isinstance(loop, For) and (lines := written(_Line(program, loop, symbols, Name(symbols.fresh("cell"))))):
             found.append((loop.span, printed(lines)))
     return Edits([], found)
 
@@ -107,6 +143,11 @@ def _nests(rows: Rows) -> Iterator[Nest]:
     for loop, above in unlooped(program.model.statements, program.transformed_parameters.statements):
         if isinstance(loop, For) and has_terms(loop):
             yield Nest.of(rows, _inward(loop), RowVariables(rows, above))
+
+
+def _are_separate(some: Sequence[Statement], others: Sequence[Statement]) -> bool:
+    """Return whether neither statements write what the others read."""
+    return not (writes(*some) & names(*others) or writes(*others) & names(*some))
 
 
 def _inward(loop: For) -> For:
@@ -153,62 +194,72 @@ class _Line:
     symbols: Symbols
     cell: Name
     """Variable of a loop over the cells of one of them."""
+    first: Expression = ONE
+    """Its first value."""
 
     def over_cells(self) -> list[Statement]:
-        """Return loops over cells, after what else the loop does; empty if it has no such densities, or other ones."""
-        found = {one: table for one in self.loop.body if (table := self._table(one)) is not None}
-        written = tuple(one for one in self.loop.body if isinstance(one, For) and self._is_over_cells(one))
+        """Return the loop with densities in loops over cells; empty if it has no such densities, or other ones."""
+        found = {one: cells for one in self.loop.body if (cells := self._table(one)) is not None}
         values = [one for one in self.loop.body if isinstance(one, Declaration) and one.name in self._values]
-        others = tuple(one for one in self.loop.body if one not in (*found, *values, *written))
-        if not found and not (written and others):
-            return []
-        lines: list[Statement] = [replace(self.loop, body=(one,)) for one in written]
+        others = tuple(one for one in self.loop.body if one not in (*found, *values))
+        inner = list[Statement]()
         try:
-            for one, n in found.items():
-                density = self._by_cell(one)
-                fills = self._fills(n, density)
+            for one, cells in found.items():
+                density = replace(self, first=cells.first)._by_cell(one)
+                fills = self._fills(cells, density)
                 others = tuple(each for each in others if each not in fills)
                 before = (substituted(each, {fill.variable: self.cell}) for fill in fills for each in fill.body)
                 body = (*before, density)
                 body = with_local_elements(body, (self.cell,), (*others, *body), self.symbols)
-                inner = For(self.cell.name, ONE, n, body)
-                loop = replace(self.loop, body=(inner,))
-                if not _is_table(self.program, (loop, inner), inner.body):
+                over_cells = For(self.cell.name, *cells, body)
+                if not self._is_over_cells(over_cells):
                     return []
-                lines.append(loop)
+                inner.append(over_cells)
         except _JointError:
             return []
-        if writes(*others) & names(*lines) or writes(*lines) & names(*others):
+        if not inner or not _are_separate(others, inner):
             return []
-        return [replace(self.loop, body=others), *lines] if others and lines else lines
+        return [replace(self.loop, body=(*others, *inner))]
+
+    def apart(self) -> list[Statement]:
+        """Return each loop over cells by itself, after what else the loop does; empty if there is only one."""
+        inner = [one for one in self.loop.body if isinstance(one, For) and self._is_over_cells(one)]
+        others = tuple(one for one in self.loop.body if one not in inner)
+        if not inner or len(self.loop.body) == 1 or not _are_separate(others, inner):
+            return []
+        return [replace(self.loop, body=one) for one in (others, *((each,) for each in inner)) if one]
 
     def _is_over_cells(self, one: For) -> bool:
-        """Return whether the density of each cell is already in a loop of its own."""
+        """Return whether it is a loop of densities of cells."""
         return has_terms(one) and _is_table(self.program, (self.loop, one), one.body)
 
-    def _fills(self, n: Expression, density: Statement) -> list[For]:
+    def _fills(self, cells: _Cells, density: Statement) -> list[For]:
         """Return loops over as many cells that compute what their density reads, in order."""
         found, needed = list[For](), names(density)
         for one in reversed(self.loop.body):
-            over_cells = isinstance(one, For) and (one.lower, one.upper) == (ONE, n) and not has_terms(one)
+            over_cells = isinstance(one, For) and (one.lower, one.upper) == cells and not has_terms(one)
             if isinstance(one, For) and over_cells and writes(one) & needed:
                 found.insert(0, one)
                 needed |= names(one)
         return found
 
-    def _table(self, statement: Statement) -> Expression | None:
-        """Return the number of cells in this row or column, if the statement is their density."""
+    def _table(self, statement: Statement) -> _Cells | None:
+        """Return the range of cells in this row or column of which the statement is the density, if it is one."""
         density = added_density(statement)
         if density is None or density.name.startswith(JOINT) or density.name.endswith("_glm"):
             return None
-        base, indices = flat(_subscript(density.left))
+        outcomes = density.left
+        while isinstance(outcomes, Call) and outcomes.name in SAME_ELEMENTS and len(outcomes.arguments) == 1:
+            outcomes = outcomes.arguments[0]
+        base, indices = flat(_subscript(outcomes))
         sizes = self._sizes.get(str(base), ())
         if len(sizes) != 2 or Name(self.loop.variable) not in indices:
             return None
         with suppress(_JointError, ValueError):
             (axis,) = self._open(indices, 2)
             taken = indices[axis] if axis < len(indices) else Slice()
-            return taken.upper if isinstance(taken, Slice) and taken.upper is not None else sizes[axis]
+            end = taken.upper if isinstance(taken, Slice) else None
+            return _Cells(_first(taken), end or sizes[axis])
         return None
 
     @cached_property
@@ -256,8 +307,8 @@ class _Line:
                 return self._at(value)
             case Name() | Subscript():
                 return self._element(expression)
-            case Call("head", _):
-                return self._element(_subscript(expression))
+            case Call() if (part := _subscript(expression)) != expression:
+                return self._element(part)
         raise _JointError
 
     def _scalar(self, expression: Expression) -> Expression:
@@ -283,10 +334,16 @@ class _Line:
         n_dims = kind.depth + _DIMS.get(kind.base, 0)
         at = self._open(indices, n_dims)[axis]
         given = [*indices, *[Slice()] * (n_dims - len(indices))]
-        given[at] = self.cell if isinstance(given[at], Slice) else self._at(given[at])
+        index = given[at]
+        given[at] = self._place(index) if isinstance(index, Slice) else self._at(index)
         cell = Subscript(base, tuple(given))
         value = self._computed(cell)
         return cell if value is None else value
+
+    def _place(self, taken: Slice) -> Expression:
+        """Return which element of a range belongs to the cell."""
+        ahead = Affine.of(_first(taken)) - Affine.of(self.first)
+        return (Affine.of(self.cell) + ahead).expression
 
     def _computed(self, expression: Expression) -> Expression | None:
         """Return the value of a row or a cell of a computed table, or of an element of what the loop computes."""
@@ -298,17 +355,15 @@ class _Line:
         return found.at(indices) if is_own or Name(self.loop.variable) in indices else None
 
     def _open(self, indices: tuple[Expression, ...], n_dims: int) -> list[int]:
-        """Return the dimensions of a variable that indices leave, or select by a list.
+        """Return the dimensions of a variable that indices leave, or select by a list or a range.
 
-        Raises `_JointError` if an index is a range that does not start with the first element, or one too many.
+        Raises `_JointError` if there is an index too many.
         """
         if len(indices) > n_dims:
             raise _JointError
         found = []
         for k in range(n_dims):
             index = indices[k] if k < len(indices) else Slice()
-            if isinstance(index, Slice) and index.lower not in (None, ONE):
-                raise _JointError
             if isinstance(index, Slice) or self._n_dims(index):
                 found.append(k)
         return found
