@@ -67,9 +67,14 @@ def centred() -> CompiledModel:
     return stansub.compile_model(PROGRAMS / "centred_effects.stan")
 
 
-def test_they_are_taken_for_effects_far_from_normal(multilevel: CompiledModel, tmp_path: Path) -> None:
-    data = crossed()
-    idata = stansub.sample(multilevel, data, **QUIET)
+@pytest.fixture(scope="module")
+def by_default(multilevel: CompiledModel) -> Any:
+    """Draws of the multilevel model without options, for all tests that need them."""
+    return stansub.sample(multilevel, crossed(), **QUIET)
+
+
+def test_they_are_taken_for_effects_far_from_normal(multilevel: CompiledModel, by_default: Any, tmp_path: Path) -> None:
+    data, idata = crossed(), by_default
     facts = inference_data.attrs(idata)
     assert idata.posterior.sizes["draw"] == 1000
     assert facts["asked"]["proposal"] == "auto"
@@ -83,8 +88,8 @@ def test_they_are_taken_for_effects_far_from_normal(multilevel: CompiledModel, t
     by_test = stansub.sample(multilevel, data, proposal="surrogate", test="exact", iter_sampling=10, **QUIET)
     assert inference_data.attrs(by_test)["choices"]["test"] == "exact, from all observations: as requested"
     # Decisions on all the data do not change the moves.
-    by_default = stansub.sample(multilevel, data, test="exact", iter_sampling=10, **QUIET)
-    np.testing.assert_array_equal(unconstrained(by_default), unconstrained(by_test))
+    exact = stansub.sample(multilevel, data, test="exact", iter_sampling=10, **QUIET)
+    np.testing.assert_array_equal(unconstrained(exact), unconstrained(by_test))
     # Numbers of steps that were not given are those of the run that goes on.
     file = tmp_path / "run.checkpoint"
     stansub.sample(multilevel, data, checkpoint=file, iter_sampling=100, **QUIET)
@@ -236,14 +241,14 @@ def within(tmp_path_factory: pytest.TempPathFactory) -> CompiledModel:
     return stansub.compile_model(file)
 
 
-def test_scales_may_multiply_effects_within_the_likelihood(multilevel: CompiledModel, within: CompiledModel) -> None:
+def test_scales_may_multiply_effects_within_the_likelihood(within: CompiledModel, by_default: Any) -> None:
     """Scale and effects apart are not determined by the likelihood: transitions hardly moved."""
-    found, declared = (stansub.sample(model, crossed(), **QUIET) for model in (within, multilevel))
+    found = stansub.sample(within, crossed(), **QUIET)
     facts = inference_data.attrs(found)
     assert "effects with an unknown scale (z and v) among 19 parameters" in facts["choices"]["proposal"]
     draws = found.posterior
     found = SimpleNamespace(posterior=draws.assign(tau=np.abs(draws["tau"]), v=draws["w"]))
-    assert max(z_scores(found, declared, ["sigma", "tau", "z", "v"])) < 4.5
+    assert max(z_scores(found, by_default, ["sigma", "tau", "z", "v"])) < 4.5
 
 
 def test_chains_start_on_both_sides_of_a_scale_without_a_bound(within: CompiledModel) -> None:
