@@ -39,7 +39,7 @@ from stansub.findings import (
     StuckChains,
 )
 from stansub.mode_findings import FewClimbs, LabelsSwitch, ModesLeft, SeveralModes, VisitedModes
-from stansub.output import inference_data, statistics
+from stansub.output import apportioning, inference_data
 from stansub.output.checks import findings_of
 from stansub.output.headline import headline
 from stansub.output.record import audit_of, record_of, step_bias
@@ -672,8 +672,8 @@ class TestRender:
 
 def test_all_elements_of_small_variables_are_shown_and_checked(capsys, monkeypatch):
     """Scales often come after effects, and are what converges last."""
-    assert statistics._CHECKED_VALUES == 2500 * 4 * 500
-    monkeypatch.setattr(statistics, "_CHECKED_VALUES", 250 * 4 * 500)
+    assert apportioning._DRAWS == 2500 * 4 * 500
+    monkeypatch.setattr(apportioning, "_DRAWS", 250 * 4 * 500)
     rng = np.random.default_rng(3)
     u, tau = rng.standard_normal((4, 500, 300)), rng.standard_normal((4, 500))
     tau += 3 * np.arange(4)[:, np.newaxis]

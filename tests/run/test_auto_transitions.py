@@ -377,6 +377,7 @@ model {
 """
 
 
+@pytest.mark.slow
 def test_chains_about_a_nearly_normal_mode_are_not_warned_of(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

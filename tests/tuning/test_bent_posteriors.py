@@ -48,6 +48,7 @@ def test_steps_are_long_with_absolute_curvatures(posterior: Posterior) -> None:
     assert all(size > 0.1 for size in step_sizes(posterior, 3))
 
 
+@pytest.mark.slow
 def test_steps_are_short_with_increased_diagonals(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Hessian of a single draw has directions of negative curvature for five of six seeds."""
     monkeypatch.setattr(hmc, "_FINAL_POINTS", 1)

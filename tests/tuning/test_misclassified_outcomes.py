@@ -48,10 +48,12 @@ def noises(posterior: Posterior) -> list[float]:
     return [noise(seed) for seed in range(N_SEEDS)]
 
 
+@pytest.mark.slow
 def test_draws_far_from_the_posterior_approach_it(posterior: Posterior) -> None:
     assert np.median(noises(posterior)) < FAIR
 
 
+@pytest.mark.slow
 def test_they_run_away_without_selection_means_and_damping(
     posterior: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
