@@ -1,6 +1,7 @@
 // Means of effects that are linear functions of other parameters.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -24,7 +25,8 @@ class PriorMeans {
   PriorMeans(Rows rows, std::size_t dim) : rows_(std::move(rows)) {
     const std::size_t n = rows_.places.size();
     if (rows_.starts.size() != n + 1 || rows_.starts[0] != 0 || rows_.columns.size() != rows_.values.size() ||
-        static_cast<std::size_t>(rows_.starts[n]) != rows_.values.size())
+        static_cast<std::size_t>(rows_.starts[n]) != rows_.values.size() ||
+        !std::is_sorted(rows_.starts.begin(), rows_.starts.end()))
       throw std::invalid_argument("the rows of means do not fit together");
     const auto is_outside = [&](std::int32_t at) { return at < 0 || at >= static_cast<std::int32_t>(dim); };
     std::vector<bool> comes(dim);
@@ -33,7 +35,6 @@ class PriorMeans {
       comes[at] = true;
     }
     for (std::size_t r = 0; r < n; ++r) {
-      if (rows_.starts[r] > rows_.starts[r + 1]) throw std::invalid_argument("the rows of means do not fit together");
       for (std::int32_t k = rows_.starts[r]; k < rows_.starts[r + 1]; ++k)
         if (is_outside(rows_.columns[k]) || comes[rows_.columns[k]])
           throw std::invalid_argument("a mean reads no parameter, or one whose mean comes later");

@@ -297,9 +297,9 @@ void bind_transitions(nb::module_& m) {
              const Vector<double>& directions, const Vector<double>& widths,
              const Vector<std::uint8_t>& fixes_effects, double share, const Vector<double>& centre,
              const Matrix& root, const Vector<std::int32_t>& mean_places, const Vector<std::int32_t>& mean_starts,
-             const Vector<std::int32_t>& mean_columns, const Vector<double>& means, const Vector<std::int32_t>& column_starts, const Vector<std::int32_t>& column_places,
-             const Vector<double>& column_values, const Vector<std::int32_t>& row_starts, const Vector<std::int32_t>& row_places,
-             const Vector<double>& row_values) {
+             const Vector<std::int32_t>& mean_columns, const Vector<double>& means, const Vector<std::int32_t>& column_starts,
+             const Vector<std::int32_t>& column_places, const Vector<double>& column_values,
+             const Vector<std::int32_t>& row_starts, const Vector<std::int32_t>& row_places, const Vector<double>& row_values) {
             const auto numbers = [](const Matrix& one) { return std::vector<double>(one.data(), one.data() + one.size()); };
             new (self) NormalEffects(
                 to_vector(coefficients), to_vector(scales), Tables{low, step, values.shape(1), numbers(values), numbers(slopes)},

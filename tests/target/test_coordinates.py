@@ -176,6 +176,7 @@ def test_means_must_fit() -> None:
         ({"places": np.array([3, 8, 1], np.int32)}, "of no block"),
         ({"columns": fine.columns + 4}, "reads no parameter"),
         ({"starts": fine.starts[:-1]}, "do not fit"),
+        ({"starts": np.array([0, 9, 3, 5], np.int32)}, "do not fit"),
         ({"values": fine.values[:-1]}, "do not fit"),
     ):
         with pytest.raises(ValueError, match=message):
