@@ -167,3 +167,28 @@ def test_functions_determine_triangles() -> None:
     for j, step in enumerate(1e-6 * np.eye(6)):
         up, down = (np.linalg.slogdet(triangles_of(functions + sign * step, 3))[1] for sign in (1, -1))
         np.testing.assert_allclose((up - down) / 2e-6, slopes[:, j], atol=1e-8)
+
+
+FEW_SIZES = np.array([0.5, -1.0])
+
+
+def nested(theta: Array) -> float:
+    """Log scales of schools and of classes, an intercept and a slope, two schools, three classes of each."""
+    s, line, schools, classes = theta[:2], theta[2:4], theta[4:6], theta[6:12].reshape(2, 3)
+    of_schools = (schools - line[0] - line[1] * FEW_SIZES) / np.exp(s[0])
+    of_classes = ((classes - schools[:, np.newaxis]) / np.exp(s[1])).ravel()
+    squares = of_schools @ of_schools + of_classes @ of_classes + line @ line / 4
+    return float(np.sum(s - 2 * np.logaddexp(0, 2 * s)) - squares / 2 - 2 * s[0] - 6 * s[1])
+
+
+def test_the_density_is_the_surrogate_s_where_means_have_means() -> None:
+    draws = 0.5 * np.random.default_rng(8).standard_normal((10, 12))
+    given = priors_of_effects.found(nested, draws, lambda theta: theta[6:12], 6)
+    assert given is not None
+    np.testing.assert_array_equal(given.scales, [0, 1])
+    np.testing.assert_array_equal(given.others, [2, 3])
+    about = priors_of_effects.expansion(6)
+    compiled = given.about(about, draws).compiled()
+    points = np.random.default_rng(9).standard_normal((8, 12))
+    gaps = [compiled.log_density(theta) - nested(theta) - about(theta[6:12]) for theta in points]
+    np.testing.assert_allclose(gaps, gaps[0], atol=1e-3)
